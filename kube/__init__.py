@@ -1,0 +1,4 @@
+"""What webhook, controller and certs share: Kubernetes API client, reflector, store, events, lease.
+
+Imports nothing else of ours.
+"""
