@@ -99,10 +99,10 @@ def binaries() -> dict[str, Path]:
     missing = tuple(m for m in modules() if not m.commands.keys() <= found.keys())
     if not missing:
         return found
-    go = find_go(CACHE, [module.go_mod for module in missing])
-    target = CACHE / cache_key(go.version, missing)
     CACHE.mkdir(parents=True, exist_ok=True)
     with _locked(CACHE / "lock"):
+        go = find_go(CACHE, [module.go_mod for module in missing])
+        target = CACHE / cache_key(go.version, missing)
         if not target.exists():
             scratch = Path(tempfile.mkdtemp(dir=CACHE, prefix="build-"))
             try:
