@@ -71,5 +71,5 @@ def test_a_given_folder_that_is_not_there_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ASSETS_VARIABLE, str(tmp_path / "absent"))
-    with pytest.raises(ControlPlaneError, match="KUBEBUILDER_ASSETS.*absent is no folder"):
+    with pytest.raises(ControlPlaneError, match=r"KUBEBUILDER_ASSETS.*absent is no folder"):
         binaries()
