@@ -3,13 +3,20 @@
 Invariant: every failure leaves as a `KubeError`; deletes carry preconditions, never a grace period.
 """
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
+import httpx
 
+from kube import requests
 from kube.clock import Clock, SystemClock
 from kube.credentials import Credentials
+from kube.decode import LineSplitter, ListPage, decode_object, decode_page
+from kube.errors import TooManyRequests, Unreachable, api_error
+from kube.requests import Call
+from kube.transport import Connections, TransportFactory, open_transport
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -20,29 +27,27 @@ else:
     T = TypeVar("T")
 
 _ANY_OBJECT: Any = dict[str, Any]
-
-
-class ListPage(msgspec.Struct, Generic[T], frozen=True):
-    """One page of a consistent list.
-
-    `unreadable` are UIDs of objects that did not fit `T` and were left out of `items`.
-    """
-
-    resource_version: str
-    items: list[T]
-    next_token: str = ""
-    unreadable: tuple[str, ...] = ()
+# A page of many MiB from a busy server takes longer than a single object.
+_LIST_TIMEOUT_S = 60.0
+_RETRY_AFTER_DEFAULT_S = 1.0
 
 
 class ApiClient:
     """Also `async with`. `timeout_s` bounds a whole call, retries and body included."""
 
     def __init__(
-        self, credentials: Credentials, *, timeout_s: float = 10.0, clock: Clock | None = None
+        self,
+        credentials: Credentials,
+        *,
+        timeout_s: float = 10.0,
+        clock: Clock | None = None,
+        transport: TransportFactory = open_transport,
     ) -> None:
+        """ConfigError: a file that the credentials name cannot be used."""
         self.credentials = credentials
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
+        self._connections = Connections(credentials, self._clock, transport)
 
     async def __aenter__(self) -> "ApiClient":
         return self
@@ -59,7 +64,7 @@ class ApiClient:
         timeout_s: float | None = None,
     ) -> T:
         """GET `path`, decoded as `type`."""
-        raise NotImplementedError
+        return decode_object(await self._call(requests.get(path, params), timeout_s), type)
 
     async def get_raw(
         self,
@@ -69,9 +74,9 @@ class ApiClient:
         timeout_s: float | None = None,
     ) -> bytes:
         """GET `path`, the body as it came."""
-        raise NotImplementedError
+        return await self._call(requests.get(path, params), timeout_s)
 
-    def list_pages(
+    async def list_pages(
         self,
         path: str,
         *,
@@ -81,7 +86,23 @@ class ApiClient:
         page_size: int = 500,
     ) -> AsyncIterator[ListPage[T]]:
         """Pages of one consistent list (resourceVersion unset). Gone: it expired, begin again."""
-        raise NotImplementedError
+        token = ""
+        while True:
+            call = requests.list_page(
+                path,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                page_size=page_size,
+                token=token,
+            )
+            body = await self._call(call, max(self._timeout_s, _LIST_TIMEOUT_S))
+            page = decode_page(body, type)
+            # While the caller works on a page, its text need not stay.
+            del body
+            yield page
+            token = page.next_token
+            if not token:
+                return
 
     async def create(
         self,
@@ -93,7 +114,8 @@ class ApiClient:
         timeout_s: float | None = None,
     ) -> T:
         """POST `body` (dict or msgspec struct) to a collection. AlreadyExists: name taken."""
-        raise NotImplementedError
+        call = requests.write("POST", path, body, params)
+        return decode_object(await self._call(call, timeout_s), type)
 
     async def replace(
         self,
@@ -105,7 +127,8 @@ class ApiClient:
         timeout_s: float | None = None,
     ) -> T:
         """PUT `body`. Conflict: its resourceVersion is not the stored one."""
-        raise NotImplementedError
+        call = requests.write("PUT", path, body, params)
+        return decode_object(await self._call(call, timeout_s), type)
 
     async def patch(
         self,
@@ -118,7 +141,8 @@ class ApiClient:
         timeout_s: float | None = None,
     ) -> T:
         """PATCH with `body` of that content type."""
-        raise NotImplementedError
+        call = requests.write("PATCH", path, body, params, content_type)
+        return decode_object(await self._call(call, timeout_s), type)
 
     async def delete(
         self,
@@ -130,9 +154,10 @@ class ApiClient:
         timeout_s: float | None = None,
     ) -> None:
         """DELETE with preconditions in the body. NotFound: done. Conflict: decide again."""
-        raise NotImplementedError
+        call = requests.delete(path, uid=uid, resource_version=resource_version, dry_run=dry_run)
+        await self._call(call, timeout_s)
 
-    def watch(
+    async def watch(
         self,
         path: str,
         *,
@@ -144,10 +169,71 @@ class ApiClient:
     ) -> AsyncIterator[bytes]:
         """Lines of a watch from `resource_version`, as they come, without the newline.
 
-        Ends when the server ends it; Unreachable: broken off, or silent for `read_timeout_s`.
+        Ends when the server ends it; a last line without a newline is yielded as it is.
+        Unreachable: broken off, or silent for `read_timeout_s`. Close it with `aclosing`.
         """
-        raise NotImplementedError
+        call = requests.watch(
+            path,
+            resource_version=resource_version,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            timeout_s=timeout_s,
+        )
+        timeout = httpx.Timeout(self._timeout_s, read=read_timeout_s)
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._limit(call, self._timeout_s):
+                exchange = self._connections.exchange(call, timeout)
+                response = await stack.enter_async_context(exchange)
+                if response.status_code != 200:
+                    raise _error(call, response, await response.aread())
+            splitter = LineSplitter()
+            async for chunk in response.aiter_bytes():
+                for line in splitter.feed(chunk):
+                    yield line
+            if rest := splitter.rest():
+                yield rest
 
     async def aclose(self) -> None:
         """Close every connection."""
-        raise NotImplementedError
+        await self._connections.aclose()
+
+    async def _call(self, call: Call, timeout_s: float | None) -> bytes:
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        give_up_at = self._clock.monotonic() + limit_s
+        async with self._limit(call, limit_s):
+            while True:
+                try:
+                    return await self._exchange(call, limit_s)
+                except TooManyRequests as error:
+                    wait_s = error.retry_after_s or _RETRY_AFTER_DEFAULT_S
+                    if self._clock.monotonic() + wait_s >= give_up_at:
+                        raise
+                await self._clock.sleep(wait_s)
+
+    @contextlib.asynccontextmanager
+    async def _limit(self, call: Call, limit_s: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(limit_s):
+                yield
+        except TimeoutError as error:
+            raise Unreachable(
+                f"{call} on {self.credentials.server}: no answer within {limit_s:g} s"
+            ) from error
+
+    async def _exchange(self, call: Call, limit_s: float) -> bytes:
+        async with self._connections.exchange(call, httpx.Timeout(limit_s)) as response:
+            body = await response.aread()
+        if not response.is_success:
+            raise _error(call, response, body)
+        return body
+
+
+def _error(call: Call, response: httpx.Response, body: bytes) -> Exception:
+    retry_after = response.headers.get("retry-after", "")
+    return api_error(
+        response.status_code,
+        body,
+        call=str(call),
+        # The API sends whole seconds, never a date.
+        retry_after_s=float(retry_after) if retry_after.isdecimal() else None,
+    )

@@ -1,4 +1,3 @@
-# ruff: noqa: N818  (named for what happened, as the API names its reasons)
 """What can go wrong, one exception for each kind; `str()` of each is one line for a person.
 
 Invariant: nothing from httpx, ssl, yaml or msgspec leaves `kube`: it is translated where it enters.
@@ -19,6 +18,10 @@ class ConfigError(KubeError):
 
 class Unreachable(KubeError):
     """No connection, no answer in time, or a body that broke off: it may or may not be done."""
+
+
+class Unreadable(KubeError):
+    """The server's answer is complete, but a field of it has another type than the API promises."""
 
 
 class ApiError(KubeError):
