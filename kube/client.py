@@ -5,7 +5,7 @@ Invariant: every failure leaves as a `KubeError`; deletes carry preconditions, n
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
@@ -84,7 +84,7 @@ class ApiClient:
         label_selector: str = "",
         field_selector: str = "",
         page_size: int = 500,
-    ) -> AsyncIterator[ListPage[T]]:
+    ) -> AsyncGenerator[ListPage[T], None]:
         """Pages of one consistent list (resourceVersion unset). Gone: it expired, begin again."""
         token = ""
         while True:
@@ -166,7 +166,7 @@ class ApiClient:
         field_selector: str = "",
         timeout_s: float,
         read_timeout_s: float,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Lines of a watch from `resource_version`, as they come, without the newline.
 
         Ends when the server ends it; a last line without a newline is yielded as it is.

@@ -29,7 +29,7 @@ class ListPage(msgspec.Struct, Generic[T], frozen=True):
     broken: tuple[Broken, ...] = ()
 
 
-class _PageMeta(msgspec.Struct, rename="camel"):
+class _PageMeta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     next_token: str = msgspec.field(default="", name="continue")
 
@@ -68,7 +68,7 @@ def decode_object(body: bytes | msgspec.Raw, kind: type[T]) -> T:
 def decode_page(body: bytes, kind: type[T]) -> ListPage[T]:
     """One list answer. The page is decoded at once, and object by object only if that fails."""
     try:
-        page: _Page[T] = _decoder(_Page[kind]).decode(body)  # type: ignore[valid-type]  # a runtime type
+        page: _Page[T] = _decoder(_page_of(kind)).decode(body)
         return ListPage(page.metadata.resource_version, page.items or [], page.metadata.next_token)
     except msgspec.ValidationError:
         raw = decode_object(body, _Page[msgspec.Raw])
@@ -82,6 +82,10 @@ def decode_page(body: bytes, kind: type[T]) -> ListPage[T]:
         except Unreadable as error:
             broken.append(Broken(identify(item), str(error)))
     return ListPage(raw.metadata.resource_version, items, raw.metadata.next_token, tuple(broken))
+
+
+def _page_of(kind: Any) -> Any:
+    return _Page[kind]
 
 
 def identify(body: bytes | msgspec.Raw) -> Identity:
