@@ -65,6 +65,8 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     node_name: str = ""
     containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
     readiness_gates: tuple[ReadinessGate, ...] = ()
 
 

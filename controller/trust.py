@@ -1,0 +1,156 @@
+"""Stamps are claims: what speaks against believing those of a pod.
+
+Pure, apart from the memory of what each UID was first seen with. A doubt is a clause for a person;
+None means that nothing speaks against the pod. Any doubt keeps it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from webhook import stamps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from kube.namespace import Namespace
+    from kube.pod import Pod
+
+NEVER_NAMESPACES = frozenset({"kube-system", "podstamp-system"})
+"""Out of scope whatever their labels say."""
+
+
+@dataclass(slots=True)
+class _Sight:
+    first: str | None
+    held: set[str] = field(default_factory=set)
+    doubt: str | None = None
+
+
+class Ledger:
+    """What each UID was first seen with, and which incarnations two pods have shared.
+
+    A doubt stays with its UID. The incarnation of a pod that is gone is remembered for as long as
+    a copy of it could still pass for one that was minted at the copy's own creation.
+    """
+
+    __slots__ = ("_holders", "_past", "_sights")
+
+    def __init__(self) -> None:
+        self._sights: dict[str, _Sight] = {}
+        self._holders: dict[str, set[str]] = {}
+        self._past: dict[str, datetime] = {}
+
+    def seen(self, pod: Pod) -> None:
+        """The pod was added or changed."""
+        uid, incarnation = pod.metadata.uid, pod.metadata.annotations.incarnation or None
+        sight = self._sights.setdefault(uid, _Sight(incarnation))
+        if sight.first is None:
+            sight.first = incarnation
+        elif sight.first != incarnation:
+            sight.doubt = f"its incarnation changed after it was first seen as {sight.first}"
+        if incarnation is None:
+            return
+        holders = self._holders.setdefault(incarnation, set())
+        if uid in holders:
+            return
+        holders.add(uid)
+        sight.held.add(incarnation)
+        if len(holders) > 1:
+            for holder in holders:
+                self._sights[holder].doubt = f"two pods have held its incarnation {incarnation}"
+        elif incarnation in self._past:
+            sight.doubt = f"its incarnation {incarnation} was that of a pod that is gone"
+
+    def gone(self, pod: Pod, now: datetime) -> None:
+        """The pod was removed at `now` (UTC)."""
+        uid = pod.metadata.uid
+        sight = self._sights.pop(uid, None)
+        for incarnation in sight.held if sight else ():
+            self._holders[incarnation].discard(uid)
+            if not self._holders[incarnation]:
+                del self._holders[incarnation]
+            minted = stamps.incarnation_time(incarnation)
+            if minted is not None:
+                self._past[incarnation] = minted
+        horizon = now - 2 * stamps.INCARNATION_SKEW
+        for incarnation in [i for i, minted in self._past.items() if minted < horizon]:
+            del self._past[incarnation]
+
+    def doubt(self, pod: Pod) -> str | None:
+        """Whether this pod, as it was read just now, is still who it was first seen as."""
+        sight = self._sights.get(pod.metadata.uid)
+        if sight is None:
+            return "it was not seen before"
+        if sight.doubt is None and sight.first not in (None, pod.metadata.annotations.incarnation):
+            return f"its incarnation changed after it was first seen as {sight.first}"
+        return sight.doubt
+
+
+def doubt_stamps(pod: Pod, namespace: Namespace | None, ledger: Ledger) -> str | None:
+    """Why the pod's stamps are not believed (DESIGN section 6), or None."""
+    where = pod.metadata.namespace
+    if where in NEVER_NAMESPACES:
+        return f"namespace {where} is never in scope"
+    if namespace is None:
+        return f"namespace {where} could not be read"
+    if namespace.metadata.labels.get(stamps.ENABLED) != "true":
+        return f"namespace {where} is not enabled"
+    if pod.metadata.labels.get(stamps.ENABLED) == "false":
+        return f"its label {stamps.ENABLED} is false"
+    incarnation = pod.metadata.annotations.incarnation
+    if not incarnation:
+        return "it has no incarnation"
+    minted = stamps.incarnation_time(incarnation)
+    if minted is None:
+        return f"its incarnation {incarnation!r} is no UUID version 7"
+    created = pod.metadata.creation_timestamp
+    if created is None:
+        return "it has no creation time"
+    if created - minted > stamps.INCARNATION_SKEW:
+        age_min = (created - minted) // timedelta(minutes=1)
+        return f"its incarnation is {age_min} minutes older than the pod itself"
+    return ledger.doubt(pod)
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """The admission policies without which a pod could be stamped as retired by anyone."""
+
+    missing: tuple[str, ...]
+
+    @property
+    def doubt(self) -> str | None:
+        if not self.missing:
+            return None
+        return f"{', '.join(self.missing)} not found: anyone could have written its stamps"
+
+
+def doubt_retirement(pod: Pod, guards: Guards) -> str | None:
+    """What speaks against a retirement that the pod's own stamps claim, or None."""
+    retired_at = pod.metadata.annotations.retired_at
+    if not retired_at:
+        return f"it has {stamps.RETIRED}, but no {stamps.RETIRED_AT}"
+    if stamps.parse_instant(retired_at) is None:
+        return f"its {stamps.RETIRED_AT} {retired_at!r} is no time"
+    return guards.doubt
+
+
+def missing_guards(
+    required: Iterable[str], policies: Iterable[str], denying: Iterable[str]
+) -> Guards:
+    """Which policies of `required` do not exist or have no binding that denies.
+
+    `denying`: names of the policies that some binding enforces.
+    """
+    present, enforced = set(policies), set(denying)
+    missing = []
+    for name in required:
+        if name not in present:
+            missing.append(f"policy {name}")
+        elif name not in enforced:
+            missing.append(f"a binding of policy {name} that denies")
+    return Guards(tuple(missing))
