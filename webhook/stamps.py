@@ -60,7 +60,7 @@ _RFC3339 = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_NS = 1_000_000_000
 _FIRST_NS = timegm((1, 1, 1, 0, 0, 0)) * _SECOND_NS
-_LAST_NS = timegm((9999, 12, 31, 23, 59, 59)) * _SECOND_NS + _SECOND_NS - 1
+LAST_INSTANT_NS: Final = timegm((9999, 12, 31, 23, 59, 59)) * _SECOND_NS + _SECOND_NS - 1
 
 
 def new_incarnation(now: datetime, random_bytes: bytes) -> str:
@@ -118,7 +118,7 @@ def parse_instant(text: str) -> int | None:
 
 def format_instant(ns: int) -> str:
     """RFC 3339 in UTC with nanoseconds; held within the years 1 to 9999."""
-    seconds, fraction = divmod(min(max(ns, _FIRST_NS), _LAST_NS), _SECOND_NS)
+    seconds, fraction = divmod(min(max(ns, _FIRST_NS), LAST_INSTANT_NS), _SECOND_NS)
     moment = _EPOCH + timedelta(seconds=seconds)
     return f"{moment.replace(tzinfo=None).isoformat()}.{fraction:09d}Z"
 
