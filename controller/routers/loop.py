@@ -1,0 +1,224 @@
+"""Runs every configured router for one term of leadership.
+
+Invariant: everything started here ends with `run`, and nothing acts before the pods are known;
+a fault in any task ends them all, so that no router is left behind in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as random_module
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import httpx
+
+from controller.routers.config import EngineSource, RouterConfig, WorkersRouter
+from controller.routers.desired import Desired
+from controller.routers.kinds import Kind
+from controller.routers.metrics import RouterMetrics
+from controller.routers.probes import Prober
+from controller.routers.record import Record
+from controller.routers.replicas import selector_text
+from controller.routers.router import Router
+from controller.routers.sources import PodSource, ServiceSource, Source
+from controller.routers.status import router_status
+from controller.routers.transport import make_client
+from controller.routers.workers import Workers
+from kube import paths
+from kube.client import ApiClient
+from kube.clock import Clock
+from kube.errors import ConfigError, KubeError
+from kube.events import EventRecorder, ObjectReference
+from kube.logs import get_logger
+from kube.meta import KubeObject
+from kube.pod import Pod
+from kube.reflector import Reflector
+from kube.service import EndpointSlice, Service
+from kube.store import Store
+
+_log = get_logger(__name__)
+T = TypeVar("T", bound=KubeObject)
+
+_BEAT_S = 5.0
+# A pass waits for nothing but one list, whose own time-out is far below this.
+_STUCK_S = 60.0
+
+
+class RouterLoop:
+    """Made once for a set of configurations; `run` may be called again, one at a time."""
+
+    def __init__(
+        self,
+        configs: Sequence[RouterConfig],
+        *,
+        client: ApiClient,
+        pods: Store[Pod],
+        clock: Clock,
+        random: random_module.Random,
+        recorder: EventRecorder,
+        metrics: RouterMetrics,
+        namespace: str = "podstamp-system",
+        may_act: Callable[[], bool] = lambda: True,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`pods` holds the managed pods and is kept by the caller. `may_act` is asked before each
+        change; `beat` is called while no router is stuck. `namespace` holds the records."""
+        self._configs = configs
+        self._client = client
+        self._pods = pods
+        self._clock = clock
+        self._random = random
+        self._recorder = recorder
+        self._metrics = metrics
+        self._namespace = namespace
+        self._may_act = may_act
+        self._beat = beat
+        self._routers: list[Router] = []
+
+    async def run(self) -> None:
+        """Until cancelled. ConfigError: a CA file of a router cannot be read."""
+        await self._pods.wait_synced()
+        clients: list[httpx.AsyncClient] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._routers = []
+                for config in self._configs:
+                    router = await self._make(config, group, clients)
+                    self._routers.append(router)
+                    group.create_task(router.run(), name=f"router {config.name}")
+                group.create_task(self._watch(), name="routers")
+        finally:
+            self._routers = []
+            for client in clients:
+                await client.aclose()
+
+    def status(self) -> list[dict[str, Any]]:
+        """What each router should have, has, and how they differ, for people."""
+        return [router_status(router) for router in self._routers]
+
+    async def _watch(self) -> None:
+        while True:
+            now = self._clock.monotonic()
+            if all(
+                now - router.passed_at < router.config.period_seconds + _STUCK_S
+                for router in self._routers
+            ):
+                self._beat()
+            await self._clock.sleep(_BEAT_S)
+
+    async def _make(
+        self,
+        config: RouterConfig,
+        group: asyncio.TaskGroup,
+        clients: list[httpx.AsyncClient],
+    ) -> Router:
+        record = Record(self._client, self._namespace, config.name)
+        probe_client = make_client(
+            https=config.engines.scheme == "https",
+            ca_file=config.probe.ca_file,
+            timeout_s=config.probe.timeout_seconds,
+            connections=config.probe.concurrency,
+        )
+        clients.append(probe_client)
+        replicas = await self._replica_pods(config, group)
+
+        def make_prober(wake: Callable[[], None]) -> Prober:
+            return Prober(
+                config.name,
+                config.probe,
+                client=probe_client,
+                clock=self._clock,
+                random=self._random,
+                metrics=self._metrics,
+                on_change=wake,
+                spawn=group.create_task,
+                refresh_s=config.probe.refresh_seconds,
+            )
+
+        if not isinstance(config, WorkersRouter):
+            raise ConfigError(f"router {config.name}: this kind is not built in yet")
+
+        def make_kind(latest: Callable[[], Desired], wake: Callable[[], None]) -> Kind:
+            return Workers(
+                config,
+                record=record,
+                pods=replicas,
+                clock=self._clock,
+                random=self._random,
+                metrics=self._metrics,
+                latest=latest,
+                wake=wake,
+                spawn=group.create_task,
+            )
+
+        router = Router(
+            config,
+            kind=make_kind,
+            source=await self._source(config.engines, group),
+            prober=make_prober,
+            regarding=lambda: _regarding(config, record),
+            recorder=self._recorder,
+            clock=self._clock,
+            random=self._random,
+            metrics=self._metrics,
+            may_act=self._may_act,
+            spawn=group.create_task,
+        )
+        if replicas is not None:
+            replicas.subscribe(lambda _: router.wake())
+        return router
+
+    async def _replica_pods(
+        self, config: RouterConfig, group: asyncio.TaskGroup
+    ) -> Store[Pod] | None:
+        """The pods of the router itself, which are as a rule not managed."""
+        if not isinstance(config, WorkersRouter) or config.replicas.pods is None:
+            return None
+        chosen = config.replicas.pods
+        return self._follow(
+            group, paths.pods(chosen.namespace), Pod, selector_text(chosen.selector)
+        )
+
+    async def _source(self, engines: EngineSource, group: asyncio.TaskGroup) -> Source:
+        if engines.source == "pods":
+            return PodSource(engines, self._pods, self._client)
+        namespace = engines.namespace or None
+        services = self._follow(
+            group, paths.services(namespace), Service, selector_text(engines.selector)
+        )
+        slices = self._follow(group, paths.endpointslices(namespace), EndpointSlice, "")
+        await services.wait_synced()
+        await slices.wait_synced()
+        return ServiceSource(engines, services, slices, self._client)
+
+    def _follow(
+        self, group: asyncio.TaskGroup, path: str, type: type[T], label_selector: str
+    ) -> Store[T]:
+        store: Store[T] = Store(self._clock)
+        said: set[str] = set()
+
+        def failed(error: KubeError) -> None:
+            if str(error) not in said:
+                said.add(str(error))
+                _log.warning("cannot follow objects of a router", path=path, error=error)
+
+        reflector = Reflector(
+            self._client,
+            path,
+            type,
+            store,
+            label_selector=label_selector,
+            clock=self._clock,
+            random=self._random,
+            on_error=failed,
+        )
+        group.create_task(reflector.run(), name=f"reflector {path}")
+        return store
+
+
+def _regarding(config: RouterConfig, record: Record) -> ObjectReference:
+    chosen = config.object
+    if chosen is None:
+        return record.reference
+    return ObjectReference(chosen.api_version, chosen.kind, chosen.namespace, chosen.name)
