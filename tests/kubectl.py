@@ -53,5 +53,5 @@ class Kubectl:
         assert result.code == 0, f"kubectl {' '.join(args)}: {result.err or result.out}"
         return result.out
 
-    def json(self, *args: str) -> Any:
-        return msgspec.json.decode(self(*args, "-o", "json"))
+    def json(self, *args: str, stdin: str | None = None) -> Any:
+        return msgspec.json.decode(self(*args, "-o", "json", stdin=stdin))
