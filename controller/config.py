@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 from controller.backoff import BackoffPolicy
@@ -131,15 +130,22 @@ class ControllerConfig(Struct, frozen=True, forbid_unknown_fields=True, rename="
 
 
 def load_config(
-    file: Path | None, environ: Mapping[str, str], flags: Mapping[str, Any]
+    file: Path | None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, Any],
+    *,
+    dsn_needed: bool = True,
 ) -> ControllerConfig:
-    """File, then environment, then flags; ConfigError for anything that does not hold together."""
+    """File, then environment, then flags; ConfigError for anything that does not hold together.
+
+    `dsn_needed`: false where only the controller itself, elsewhere, has the password.
+    """
     config = load_settings(ControllerConfig, file=file, environ=environ, flags=flags)
-    check_config(config)
+    check_config(config, dsn_needed=dsn_needed)
     return config
 
 
-def check_config(config: ControllerConfig) -> None:
+def check_config(config: ControllerConfig, *, dsn_needed: bool = True) -> None:
     """The rules between fields; ConfigError names the path."""
     config.terminal.kinds()
     lease = config.leadership
@@ -149,18 +155,13 @@ def check_config(config: ControllerConfig) -> None:
             " and that less than leaseDurationSeconds"
         )
     if config.retired.enabled and config.retired.source == "postgres":
-        _check_postgres(config.retired.postgres)
+        _check_postgres(config.retired.postgres, dsn_needed)
     check_routers(config.routers)
 
 
-def encode(config: ControllerConfig) -> dict[str, Any]:
-    """As plain values, for comparison and for people."""
-    plain: dict[str, Any] = msgspec.to_builtins(config)
-    return plain
-
-
-def _check_postgres(postgres: PostgresConfig) -> None:
-    if bool(postgres.dsn) == bool(postgres.dsn_file):
+def _check_postgres(postgres: PostgresConfig, dsn_needed: bool) -> None:
+    given = bool(postgres.dsn) + bool(postgres.dsn_file)
+    if given > 1 or (dsn_needed and not given):
         raise ConfigError(
             "retired.postgres: set dsn or dsnFile (one of them), as retired.source is postgres;"
             " the environment has PODSTAMP_RETIRED_POSTGRES_DSN for it"
