@@ -1,0 +1,157 @@
+"""Composes the serving process: store, rules, certificates, listener and probes.
+
+Invariant: it serves from the first pair of certificates on, whether or not its store is in sync;
+the first task that fails ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from certs.metrics import CertMetrics
+from certs.rotation import Keeper
+from certs.serving import read_directory, watch_directory
+from kube import paths
+from kube.client import ApiClient
+from kube.clock import SystemClock
+from kube.credentials import load_credentials
+from kube.errors import ConfigError
+from kube.health import HealthServer
+from kube.logs import get_logger
+from kube.pod import Pod
+from kube.reflector import Reflector
+from kube.store import Store
+from webhook import stamps
+from webhook.app import AdmissionApp
+from webhook.config import WebhookConfig, admission_settings
+from webhook.conflicts import Confirmer, PodView
+from webhook.judge import Judge
+from webhook.metrics import Tally
+from webhook.server import AdmissionServer, Stop
+from webhook.tls import ServingContext
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+log = get_logger(__name__)
+
+_SELECTOR = f"{stamps.MANAGED}=true"
+
+
+async def serve(config: WebhookConfig) -> int:
+    """Serve until SIGTERM. KubeError: what keeps it from starting."""
+    settings = admission_settings(config)
+    clock = SystemClock()
+    registry = CollectorRegistry()
+    stop = Stop()
+    stop.install(asyncio.get_running_loop())
+    async with ApiClient(load_credentials(config.kubeconfig or None)) as client:
+        # A wrong server, token or role is told now, and not by a store that never fills.
+        await client.get_raw(paths.pods(), params={"labelSelector": _SELECTOR, "limit": "1"})
+        store: Store[Pod] = Store(clock)
+        reflector = Reflector(
+            client,
+            paths.pods(),
+            Pod,
+            store,
+            label_selector=_SELECTOR,
+            clock=clock,
+            random=random.Random(),
+        )
+        tally = Tally(store.age_s)
+        registry.register(tally)
+        app = AdmissionApp(
+            Judge(settings), tally, view=PodView(store), confirmer=Confirmer(client, tally)
+        )
+        metrics = CertMetrics(registry)
+        serving = ServingContext(clock=clock, metrics=metrics)
+        server = AdmissionServer(
+            app,
+            serving.context,
+            config,
+            stop,
+            lambda: _announce(config.port_file, port, health.port),
+        )
+        port = server.bind()
+        if config.cert_dir:
+            keeper = None
+            keep_certificates = _serve_files(Path(config.cert_dir), serving, clock)
+        else:
+            keeper = Keeper(
+                client,
+                serving,
+                namespace=config.namespace,
+                settings=config.certs,
+                identity=os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+                clock=clock,
+                random=random.Random(),
+                metrics=metrics,
+            )
+            keep_certificates = keeper.run()
+
+        def ready() -> str | None:
+            if app.draining:
+                return "stopping"
+            return serving.ready() or (None if server.started else "starting")
+
+        health = HealthServer(
+            config.health_port, lambda: None, ready, {}, registry, host=config.host
+        )
+        await health.start()
+        tasks = [reflector.run(), keep_certificates, health.run()]
+        await _run_beside(tasks, _admit(server, serving, stop))
+        if keeper is not None:
+            await keeper.stop()
+    return 0
+
+
+async def _admit(server: AdmissionServer, serving: ServingContext, stop: Stop) -> None:
+    """Serve as soon as there is a certificate, until the stop."""
+    served = asyncio.ensure_future(serving.wait_served())
+    stopped: asyncio.Future[Any] = asyncio.ensure_future(stop.requested.wait())
+    await asyncio.wait({served, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    served.cancel()
+    stopped.cancel()
+    if not stop.requested.is_set():
+        await server.run()
+
+
+def _announce(port_file: str, port: int, health_port: int) -> None:
+    log.info("serving", port=port, health_port=health_port)
+    if port_file:
+        file = Path(port_file)
+        partial = file.with_name(f"{file.name}.partial")
+        partial.write_bytes(msgspec.json.encode({"port": port, "health_port": health_port}))
+        partial.replace(file)
+
+
+async def _serve_files(directory: Path, serving: ServingContext, clock: SystemClock) -> None:
+    refused = serving.offer(*read_directory(directory))
+    if refused is not None:
+        raise ConfigError(f"{directory}: the certificate cannot be served: {refused}")
+    await watch_directory(directory, serving.offer, clock=clock)
+
+
+async def _run_beside(
+    tasks: list[Coroutine[object, object, None]],
+    main: Coroutine[object, object, None],
+) -> None:
+    """Run `main` to its end, with `tasks` beside it; a task that fails ends it with its error."""
+    running = [asyncio.ensure_future(task) for task in tasks]
+    leading = asyncio.ensure_future(main)
+    try:
+        done, _ = await asyncio.wait({leading, *running}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in (leading, *running):
+            task.cancel()
+        await asyncio.gather(leading, *running, return_exceptions=True)
