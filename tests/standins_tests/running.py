@@ -1,0 +1,39 @@
+"""Runs stand-ins in a test's own event loop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from tests.standins.hosting import S
+
+
+@asynccontextmanager
+async def running(stand_in: S) -> AsyncIterator[S]:
+    """The stand-in, ready; cancelled at the end. An early end of its `run` is raised."""
+    task = asyncio.ensure_future(stand_in.run())
+    ready = asyncio.ensure_future(stand_in.ready.wait())
+    try:
+        await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            await task
+        yield stand_in
+    finally:
+        ready.cancel()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def settled() -> None:
+    """Let tasks run until they wait for the network or a clock."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Wait for what the network brings; TimeoutError if it does not come."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.001)
