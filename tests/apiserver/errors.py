@@ -28,13 +28,14 @@ class StatusError(Exception):
         self.reason = reason
         self.message = message
         self.details = details
+        self.metadata: dict[str, Any] = {}
 
     @property
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
         }

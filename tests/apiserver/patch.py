@@ -1,0 +1,169 @@
+"""The three patch forms: JSON patch, merge patch, strategic merge.
+
+Pure: a patch never changes its operands; the result may share parts with them.
+List merge keys are those of the built-in types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+
+from tests.apiserver import errors
+from tests.apiserver.schema import copy
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+APPLY = ("application/apply-patch+yaml", "application/apply-patch+cbor")
+
+MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "addresses": ("type",),
+    "claims": ("name",),
+    "conditions": ("type",),
+    "containers": ("name",),
+    "env": ("name",),
+    "ephemeralContainers": ("name",),
+    "hostAliases": ("ip",),
+    "hostIPs": ("ip",),
+    "imagePullSecrets": ("name",),
+    "initContainers": ("name",),
+    "matchConditions": ("name",),
+    "ownerReferences": ("uid",),
+    "podIPs": ("ip",),
+    "ports": ("containerPort", "port"),
+    "resourceClaims": ("name",),
+    "schedulingGates": ("name",),
+    "secrets": ("name",),
+    "topologySpreadConstraints": ("topologyKey",),
+    "variables": ("name",),
+    "volumeDevices": ("devicePath",),
+    "volumeMounts": ("mountPath",),
+    "volumes": ("name",),
+    "webhooks": ("name",),
+}
+"""Field name to merge key; the first one that the items have counts (ports differ by kind)."""
+
+PRIMITIVE_SETS = frozenset({"finalizers"})
+_DIRECTIVES = ("$patch", "$retainKeys")
+
+
+def json_patch(target: Any, operations: Any) -> Any:
+    """RFC 6902. A body that is no patch is 400; one that does not fit the object is 422."""
+    if not isinstance(operations, list):
+        raise errors.bad_request(
+            "json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+        )
+    try:
+        return jsonpatch.JsonPatch(operations).apply(target)
+    except jsonpatch.InvalidJsonPatch as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from error
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+        raise errors.StatusError(
+            422,
+            "Invalid",
+            f"the server rejected our request due to an error in our request: {error}",
+        ) from error
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def strategic_merge(target: Any, patch: Any) -> Any:
+    """Strategic merge of a whole object."""
+    if not isinstance(patch, dict):
+        raise errors.bad_request("strategic merge patch: the patch is no JSON object")
+    return _merge_maps(target if isinstance(target, dict) else {}, patch)
+
+
+def _merge_maps(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    directive = patch.get("$patch")
+    if directive == "replace":
+        return {key: copy(value) for key, value in patch.items() if key not in _DIRECTIVES}
+    if directive == "delete":
+        return {}
+    merged = dict(target)
+    retained = patch.get("$retainKeys")
+    if isinstance(retained, list):
+        merged = {key: value for key, value in merged.items() if key in retained}
+    for key, value in patch.items():
+        if key in _DIRECTIVES or key.startswith("$setElementOrder/"):
+            continue
+        if key.startswith("$deleteFromPrimitiveList/"):
+            field = key.partition("/")[2]
+            if field in merged:
+                merged[field] = [item for item in merged[field] if item not in value]
+        elif value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            old = merged.get(key)
+            merged[key] = _merge_maps(old if isinstance(old, dict) else {}, value)
+        elif isinstance(value, list):
+            order = patch.get(f"$setElementOrder/{key}")
+            merged[key] = _merge_lists(key, merged.get(key), value, order)
+        else:
+            merged[key] = value
+    for key, order in patch.items():
+        field = key.partition("/")[2]
+        if key.startswith("$setElementOrder/") and field not in patch and field in merged:
+            merged[field] = _ordered(merged[field], order, _merge_key(field, merged[field]))
+    return merged
+
+
+def _merge_key(field: str, items: list[Any]) -> str | None:
+    for key in MERGE_KEYS.get(field, ()):
+        if any(isinstance(item, dict) and key in item for item in items):
+            return key
+    return None
+
+
+def _merge_lists(field: str, target: Any, patch: list[Any], order: Any) -> list[Any]:
+    old: list[Any] = target if isinstance(target, list) else []
+    if field in PRIMITIVE_SETS:
+        return _ordered([*old, *(item for item in patch if item not in old)], order, None)
+    key = _merge_key(field, [*patch, *old])
+    if key is None:
+        return patch
+    if any(item.get("$patch") == "replace" for item in patch):
+        return [item for item in patch if item.get("$patch") != "replace"]
+    merged = list(old)
+    for item in patch:
+        if key not in item:
+            raise errors.bad_request(f"map: {item} does not contain declared merge key: {key}")
+        place = next((i for i, was in enumerate(merged) if was.get(key) == item[key]), None)
+        if item.get("$patch") == "delete":
+            if place is not None:
+                del merged[place]
+        elif place is None:
+            merged.append(_merge_maps({}, item))
+        else:
+            merged[place] = _merge_maps(merged[place], item)
+    return _ordered(merged, order, key)
+
+
+def _ordered(items: list[Any], order: Any, key: str | None) -> list[Any]:
+    """Items that `order` names in its order, at the places that those items hold."""
+    if not isinstance(order, list):
+        return items
+
+    def identity(item: Any) -> Any:
+        return item.get(key) if key is not None and isinstance(item, dict) else item
+
+    wanted = [identity(entry) for entry in order]
+    named = [item for item in items if identity(item) in wanted]
+    named.sort(key=lambda item: wanted.index(identity(item)))
+    others = [item for item in items if identity(item) not in wanted]
+    return named + others

@@ -1,0 +1,472 @@
+"""How each built-in kind is defaulted, prepared and validated.
+
+Invariant: every function gets an object that the caller owns (see schema.decode) and changes
+only that; what a kind has no rule for is stored as it comes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.apiserver import pods
+from tests.apiserver.errors import Cause
+from tests.apiserver.metadata import forbidden_field, invalid_value, now_text, required
+
+Object = dict[str, Any]
+
+
+def _nothing(obj: Object) -> None:
+    return None
+
+
+def _nothing_to_old(obj: Object, old: Object) -> None:
+    return None
+
+
+def _no_causes(obj: Object) -> list[Cause]:
+    return []
+
+
+def _no_update_causes(obj: Object, old: Object) -> list[Cause]:
+    return []
+
+
+def _keep_status(obj: Object, old: Object) -> None:
+    if "status" in old:
+        obj["status"] = old["status"]
+    else:
+        obj.pop("status", None)
+
+
+def _status_only(obj: Object, old: Object) -> None:
+    """A status write: everything but status and the metadata that clients own is as stored."""
+    for field in [*obj, *old]:
+        if field in ("metadata", "status", "apiVersion", "kind"):
+            continue
+        if field in old:
+            obj[field] = old[field]
+        else:
+            obj.pop(field, None)
+
+
+def drop_status(obj: Object) -> None:
+    obj.pop("status", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """`generation`: metadata.generation counts the changes of spec."""
+
+    default: Callable[[Object], None] = _nothing
+    prepare_create: Callable[[Object], None] = _nothing
+    prepare_update: Callable[[Object, Object], None] = _nothing_to_old
+    prepare_status: Callable[[Object, Object], None] = _status_only
+    validate: Callable[[Object], list[Cause]] = _no_causes
+    validate_update: Callable[[Object, Object], list[Cause]] = _no_update_causes
+    generation: bool = False
+    grace_seconds: Callable[[Object, int | None], int] | None = None
+
+
+# namespaces
+
+
+def _namespace_default(obj: Object) -> None:
+    name = obj["metadata"].get("name")
+    if name:
+        labels = obj["metadata"].setdefault("labels", {})
+        labels["kubernetes.io/metadata.name"] = name
+
+
+def _namespace_create(obj: Object) -> None:
+    obj["spec"] = {"finalizers": ["kubernetes"]}
+    obj["status"] = {"phase": "Active"}
+
+
+def _namespace_update(obj: Object, old: Object) -> None:
+    obj["spec"] = old.get("spec", {})
+    _keep_status(obj, old)
+
+
+# secrets and configmaps
+
+
+def _secret_default(obj: Object) -> None:
+    obj.setdefault("type", "Opaque")
+    plain = obj.pop("stringData", None)
+    if plain:
+        data = obj.setdefault("data", {})
+        for key, text in plain.items():
+            data[key] = base64.b64encode(text.encode()).decode()
+
+
+def _secret_validate(obj: Object) -> list[Cause]:
+    causes = []
+    for key, text in (obj.get("data") or {}).items():
+        try:
+            base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            causes.append(invalid_value(f"data[{key}]", text, "illegal base64 data"))
+    if obj.get("type") == "kubernetes.io/tls":
+        causes += [
+            required(f"data[{key}]")
+            for key in ("tls.crt", "tls.key")
+            if key not in (obj.get("data") or {})
+        ]
+    return causes
+
+
+def _immutable_data(obj: Object, old: Object) -> list[Cause]:
+    causes = []
+    if obj.get("type") != old.get("type"):
+        causes.append(invalid_value("type", obj.get("type"), "field is immutable"))
+    if old.get("immutable"):
+        why = "field is immutable when `immutable` is set"
+        causes += [
+            forbidden_field(field, why)
+            for field in ("immutable", "data", "binaryData")
+            if obj.get(field) != old.get(field)
+        ]
+    return causes
+
+
+# services
+
+
+def _service_default(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        spec.setdefault("ipFamilies", ["IPv4"])
+    for port in spec.get("ports", ()):
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+
+
+def _service_create(obj: Object) -> None:
+    spec = obj["spec"]
+    if spec["type"] != "ExternalName":
+        spec.setdefault("clusterIP", _cluster_ip())
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    obj["status"] = {"loadBalancer": {}}
+
+
+_addresses = iter(range(1, 1 << 20))
+
+
+def _cluster_ip() -> str:
+    number = next(_addresses)
+    return f"10.{96 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
+
+
+def _service_update(obj: Object, old: Object) -> None:
+    for field in ("clusterIP", "clusterIPs"):
+        if field in old.get("spec", {}):
+            obj["spec"].setdefault(field, old["spec"][field])
+    _keep_status(obj, old)
+
+
+def _service_validate(obj: Object) -> list[Cause]:
+    spec = obj["spec"]
+    if not spec.get("ports") and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
+        return [required("spec.ports")]
+    return []
+
+
+# workloads
+
+
+def _replicas_default(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", 10)
+    _template_default(obj)
+
+
+def _template_default(obj: Object) -> None:
+    template = obj.setdefault("spec", {}).get("template")
+    if template and "spec" in template:
+        pods.default(template)
+        for field in ("enableServiceLinks", "preemptionPolicy", "priority"):
+            template["spec"].pop(field, None)
+
+
+def _selector_validate(obj: Object) -> list[Cause]:
+    spec = obj["spec"]
+    causes = []
+    if not spec.get("selector"):
+        causes.append(required("spec.selector"))
+    wanted = (spec.get("selector") or {}).get("matchLabels") or {}
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        why = "`selector` does not match template `labels`"
+        causes.append(invalid_value("spec.template.metadata.labels", labels, why))
+    return causes
+
+
+def _selector_immutable(obj: Object, old: Object) -> list[Cause]:
+    if obj["spec"].get("selector") != old["spec"].get("selector"):
+        why = "field is immutable"
+        return [invalid_value("spec.selector", obj["spec"].get("selector"), why)]
+    return []
+
+
+# events
+
+
+def _event_validate(obj: Object) -> list[Cause]:
+    involved = obj.get("involvedObject") or {}
+    namespace = obj["metadata"].get("namespace")
+    if involved.get("namespace", namespace if involved.get("kind") else "default") != namespace:
+        why = "does not match event.namespace"
+        return [invalid_value("involvedObject.namespace", involved.get("namespace"), why)]
+    return []
+
+
+def new_event_causes(obj: Object) -> list[Cause]:
+    """What an events.k8s.io/v1 Event needs beyond a core one; `obj` is in the stored shape."""
+    causes = [
+        required(shown)
+        for field, shown in (
+            ("eventTime", "eventTime"),
+            ("reportingComponent", "reportingController"),
+            ("reportingInstance", "reportingInstance"),
+            ("action", "action"),
+            ("reason", "reason"),
+        )
+        if not obj.get(field)
+    ]
+    if obj.get("type") not in ("Normal", "Warning"):
+        causes.append(invalid_value("type", obj.get("type", ""), "has invalid value"))
+    if len(obj.get("message", "")) > 1024:
+        causes.append(invalid_value("note", "", "can have at most 1024 characters"))
+    return causes
+
+
+# leases
+
+
+def _lease_validate(obj: Object) -> list[Cause]:
+    spec = obj.get("spec") or {}
+    causes = []
+    for field, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
+        value = spec.get(field)
+        if value is not None and value < least:
+            causes.append(invalid_value(f"spec.{field}", value, f"must be at least {least}"))
+    return causes
+
+
+# admission registration
+
+
+def _webhooks_default(obj: Object) -> None:
+    for webhook in obj.get("webhooks", ()):
+        webhook.setdefault("failurePolicy", "Fail")
+        webhook.setdefault("matchPolicy", "Equivalent")
+        webhook.setdefault("namespaceSelector", {})
+        webhook.setdefault("objectSelector", {})
+        webhook.setdefault("timeoutSeconds", 10)
+        if obj.get("kind") == "MutatingWebhookConfiguration":
+            webhook.setdefault("reinvocationPolicy", "Never")
+        if service := (webhook.get("clientConfig") or {}).get("service"):
+            service.setdefault("port", 443)
+        for rule in webhook.get("rules", ()):
+            rule.setdefault("scope", "*")
+
+
+def _webhooks_validate(obj: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, webhook in enumerate(obj.get("webhooks", ())):
+        path = f"webhooks[{index}]"
+        name = webhook.get("name", "")
+        if name.count(".") < 2:
+            why = "should be a domain with at least three segments separated by dots"
+            causes.append(invalid_value(f"{path}.name", name, why))
+        if name in seen:
+            causes.append(
+                Cause("FieldValueDuplicate", f'Duplicate value: "{name}"', f"{path}.name")
+            )
+        seen.add(name)
+        if not webhook.get("admissionReviewVersions"):
+            causes.append(required(f"{path}.admissionReviewVersions"))
+        if webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+            text = (
+                f'Unsupported value: "{webhook.get("sideEffects", "")}": '
+                'supported values: "None", "NoneOnDryRun"'
+            )
+            causes.append(Cause("FieldValueNotSupported", text, f"{path}.sideEffects"))
+        if not 1 <= webhook["timeoutSeconds"] <= 30:
+            why = "the timeout value must be between 1 and 30 seconds"
+            causes.append(invalid_value(f"{path}.timeoutSeconds", webhook["timeoutSeconds"], why))
+        client = webhook.get("clientConfig") or {}
+        if ("url" in client) == ("service" in client):
+            causes.append(required(f"{path}.clientConfig", "exactly one of url or service"))
+        elif "url" in client and not client["url"].startswith("https://"):
+            why = "'https' is the only allowed URL scheme"
+            causes.append(invalid_value(f"{path}.clientConfig.url", client["url"], why))
+    return causes
+
+
+def _policy_default(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    if "matchConstraints" in spec:
+        spec.setdefault("failurePolicy", "Fail")
+    match = spec.get("matchConstraints") or spec.get("matchResources")
+    if match:
+        match.setdefault("matchPolicy", "Equivalent")
+        match.setdefault("namespaceSelector", {})
+        match.setdefault("objectSelector", {})
+        for field in ("resourceRules", "excludeResourceRules"):
+            for rule in match.get(field, ()):
+                rule.setdefault("scope", "*")
+
+
+def _policy_binding_validate(obj: Object) -> list[Cause]:
+    spec = obj.get("spec") or {}
+    return [required(f"spec.{f}") for f in ("policyName", "validationActions") if not spec.get(f)]
+
+
+# custom resource definitions
+
+
+def _definition_default(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    if "kind" in names:
+        names.setdefault("singular", names["kind"].lower())
+        names.setdefault("listKind", names["kind"] + "List")
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+def _definition_create(obj: Object) -> None:
+    now = now_text()
+    served = [
+        {"type": "NamesAccepted", "status": "True", "lastTransitionTime": now,
+         "reason": "NoConflicts", "message": "no conflicts found"},
+        {"type": "Established", "status": "True", "lastTransitionTime": now,
+         "reason": "InitialNamesAccepted", "message": "the initial names have been accepted"},
+    ]  # fmt: skip
+    spec = obj["spec"]
+    obj["status"] = {
+        "conditions": served,
+        "acceptedNames": spec["names"],
+        "storedVersions": [v["name"] for v in spec.get("versions", ()) if v.get("storage")],
+    }
+
+
+def _definition_validate(obj: Object) -> list[Cause]:
+    spec, name = obj["spec"], obj["metadata"].get("name", "")
+    causes = [
+        required(f"spec.{field}") for field in ("group", "scope", "versions") if not spec.get(field)
+    ]
+    causes += [
+        required(f"spec.names.{field}")
+        for field in ("plural", "kind")
+        if not spec["names"].get(field)
+    ]
+    wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
+    if not causes and name != wanted:
+        why = 'must be spec.names.plural+"."+spec.group'
+        causes.append(invalid_value("metadata.name", name, why))
+    if sum(bool(v.get("storage")) for v in spec.get("versions", ())) != 1:
+        why = "must have exactly one version marked as storage version"
+        causes.append(invalid_value("spec.versions", len(spec.get("versions", ())), why))
+    for index, version in enumerate(spec.get("versions", ())):
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            path = f"spec.versions[{index}].schema.openAPIV3Schema"
+            causes.append(required(path, "schemas are required"))
+    return causes
+
+
+_WITH_STATUS = Strategy(prepare_create=drop_status, prepare_update=_keep_status, generation=True)
+_WORKLOAD = Strategy(
+    default=_replicas_default,
+    prepare_create=drop_status,
+    prepare_update=_keep_status,
+    validate=_selector_validate,
+    validate_update=_selector_immutable,
+    generation=True,
+)
+_WEBHOOKS = Strategy(default=_webhooks_default, validate=_webhooks_validate, generation=True)
+CUSTOM = Strategy(generation=True)
+CUSTOM_WITH_STATUS = _WITH_STATUS
+
+_ADMISSION = "admissionregistration.k8s.io"
+_TABLE: dict[str, Strategy] = {
+    "pods": Strategy(
+        default=pods.default,
+        prepare_create=pods.prepare_create,
+        prepare_update=pods.prepare_update,
+        prepare_status=pods.prepare_status,
+        validate=pods.validate,
+        validate_update=pods.validate_update,
+        generation=True,
+        grace_seconds=pods.grace_seconds,
+    ),
+    "namespaces": Strategy(
+        default=_namespace_default,
+        prepare_create=_namespace_create,
+        prepare_update=_namespace_update,
+    ),
+    "secrets": Strategy(
+        default=_secret_default, validate=_secret_validate, validate_update=_immutable_data
+    ),
+    "configmaps": Strategy(validate_update=_immutable_data),
+    "services": Strategy(
+        default=_service_default,
+        prepare_create=_service_create,
+        prepare_update=_service_update,
+        validate=_service_validate,
+    ),
+    "nodes": Strategy(prepare_update=_keep_status),
+    "events": Strategy(validate=_event_validate),
+    "leases.coordination.k8s.io": Strategy(validate=_lease_validate),
+    "deployments.apps": _WORKLOAD,
+    "replicasets.apps": _WORKLOAD,
+    "statefulsets.apps": _WORKLOAD,
+    "daemonsets.apps": Strategy(
+        default=_template_default,
+        prepare_create=drop_status,
+        prepare_update=_keep_status,
+        validate=_selector_validate,
+        generation=True,
+    ),
+    "jobs.batch": Strategy(
+        default=_template_default,
+        prepare_create=drop_status,
+        prepare_update=_keep_status,
+        generation=True,
+    ),
+    "cronjobs.batch": _WITH_STATUS,
+    "poddisruptionbudgets.policy": _WITH_STATUS,
+    "networkpolicies.networking.k8s.io": Strategy(generation=True),
+    f"mutatingwebhookconfigurations.{_ADMISSION}": _WEBHOOKS,
+    f"validatingwebhookconfigurations.{_ADMISSION}": _WEBHOOKS,
+    f"validatingadmissionpolicies.{_ADMISSION}": Strategy(
+        default=_policy_default,
+        prepare_create=drop_status,
+        prepare_update=_keep_status,
+        generation=True,
+    ),
+    f"validatingadmissionpolicybindings.{_ADMISSION}": Strategy(
+        default=_policy_default, validate=_policy_binding_validate, generation=True
+    ),
+    "customresourcedefinitions.apiextensions.k8s.io": Strategy(
+        default=_definition_default,
+        prepare_create=_definition_create,
+        prepare_update=_keep_status,
+        validate=_definition_validate,
+        generation=True,
+    ),
+}
+
+
+def strategy_for(storage: str) -> Strategy:
+    return _TABLE.get(storage, Strategy())
