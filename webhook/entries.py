@@ -75,7 +75,7 @@ def _entry(deleters: FencedDeleters) -> dict[str, Any]:
             {"name": "fenced-deleter", "expression": _who(deleters)},
             {
                 "name": "not-terminating",
-                "expression": "!has(oldObject.metadata.deletionTimestamp)",
+                "expression": "oldObject == null || !has(oldObject.metadata.deletionTimestamp)",
             },
         ],
     }
