@@ -185,7 +185,6 @@ class Controller:
             await self._clock.sleep(1.0)
 
     async def _lead(self) -> None:
-        log.info("leading", identity=self.identity)
         around = Surroundings(
             client=self._client,
             pods=self.pods,
@@ -203,7 +202,6 @@ class Controller:
             await self.term.run()
         finally:
             self.term = None
-            log.info("not leading any more", identity=self.identity)
 
     def _make_routers(self, config: ControllerConfig) -> Any:
         if not config.routers:
@@ -224,7 +222,6 @@ class Controller:
             metrics=self._router_metrics,
             namespace=config.namespace,
             may_act=self.elector.may_act,
-            fresh=self.is_fresh,
             beat=lambda: self.watchdog.beat(ROUTERS),
         )
 

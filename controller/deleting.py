@@ -71,7 +71,11 @@ class Gate:
 
 
 class Deleter:
-    """Deletes for one loop; `budget` is that loop's, for the leader's term."""
+    """Deletes for one loop; `budget` is that loop's, for the leader's term.
+
+    A dry run does all but the delete, and keeps to the budget too: it reports no faster than the
+    events of its reports can be written.
+    """
 
     def __init__(
         self,
@@ -126,12 +130,12 @@ class Deleter:
                 return self._failed("get", seen, error)
             if isinstance(verdict, Keep):
                 return Result(Outcome.KEPT, verdict)
-            if self.dry_run:
-                self._reports.would_reap(pod, verdict)
-                return Result(Outcome.WOULD_REAP, verdict)
             refused = self._refuse(verdict)
             if refused is not None:
                 return refused
+            if self.dry_run:
+                self._reports.would_reap(pod, verdict)
+                return Result(Outcome.WOULD_REAP, verdict)
             try:
                 await self._client.delete(
                     paths.pod(*pod.key),

@@ -15,9 +15,9 @@ from controller.guards import read_guards
 from controller.observation import ObservationClock
 from controller.records import Miss, PodKey, Record, RecordSource, RecordsUnavailable, match
 from controller.reports import identity
-from controller.timebox import CutOff, within
 from controller.trust import Guards, Ledger, doubt_retirement, doubt_stamps
 from controller.verdict import Keep, Reap, Verdict, Why, judge_retired
+from kube.clock import within
 from kube.errors import KubeError
 from kube.logs import get_logger
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 log = get_logger("controller.retired")
 
 LOOP = "retired"
+_HOPELESS = {Outcome.NOT_LEADER, Outcome.STALE, Outcome.FORBIDDEN, Outcome.OVER_BUDGET}
+"""What would meet the next pod of the pass just the same."""
 PARALLEL = 4
 """Deletes under way at a time."""
 
@@ -102,7 +104,7 @@ class RetiredReaper:
         began = self._clock.monotonic()
         try:
             result = await within(self._clock, self._policy.pass_s, self._pass())
-        except CutOff:
+        except TimeoutError:
             log.warning("pass cut off", loop=LOOP, seconds=self._policy.pass_s)
             result = "cut-off"
         except KubeError as error:
@@ -167,8 +169,7 @@ class RetiredReaper:
 
         async def work() -> None:
             for pod in waiting:
-                budget_s = self._deleter.budget.wait_s(self._clock.monotonic())
-                if budget_s > 0 and not self._deleter.dry_run:
+                if self._deleter.budget.wait_s(self._clock.monotonic()) > 0:
                     return
                 result = await self._deleter.attempt(pod, decide)
                 if isinstance(result.verdict, Keep):
@@ -177,7 +178,7 @@ class RetiredReaper:
                     self._observed.observe(uid, None, self._clock.monotonic())
                 if isinstance(result.error, RecordsUnavailable):
                     raise result.error
-                if result.outcome in (Outcome.NOT_LEADER, Outcome.STALE, Outcome.FORBIDDEN):
+                if result.outcome in _HOPELESS:
                     return
 
         workers = [asyncio.ensure_future(work()) for _ in range(min(PARALLEL, len(due)))]

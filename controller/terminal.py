@@ -199,10 +199,10 @@ class TerminalReaper:
         wait_s = self.remaining_s(pod)
         if wait_s is None or wait_s > 0:
             return wait_s
-        if self._deleter.dry_run:
-            if self._reports.is_named(uid, verdict.shape):
-                return None
-        elif (wait_s := self._deleter.budget.wait_s(now)) > 0:
+        if self._deleter.dry_run and self._reports.is_named(uid, verdict.shape):
+            return None
+        wait_s = self._deleter.budget.wait_s(now)
+        if wait_s > 0:
             return wait_s
         ended = self._ended.get(uid, now)
         return self._after(pod, ended, await self._deleter.attempt(pod, self._decide))
