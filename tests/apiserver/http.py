@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 import msgspec
 import yaml
 
-from tests.apiserver import errors
+from tests.apiserver import errors, protobuf
 from tests.apiserver.admission.warnings import headers as warning_headers
 from tests.apiserver.errors import StatusError
 from tests.apiserver.faults import Faults, Rule
@@ -87,7 +87,7 @@ class Request:
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def object(self) -> dict[str, Any]:
-        """The body as one JSON or YAML object: 400, 413 or 415 otherwise."""
+        """The body as one object of JSON, YAML or protobuf: 400, 413 or 415 otherwise."""
         return parse_object(await self.body(), self.content_type)
 
     async def gone(self) -> None:
@@ -115,10 +115,12 @@ def parse_object(body: bytes, content_type: str) -> dict[str, Any]:
             parsed = yaml.safe_load(body)
         except yaml.YAMLError as error:
             raise errors.bad_request(f"couldn't get version/kind; yaml: {error}") from error
+    elif content_type == protobuf.CONTENT_TYPE:
+        parsed = protobuf.decode(body)
     else:
         raise errors.unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: "
-            "application/json, application/yaml"
+            "application/json, application/yaml, application/vnd.kubernetes.protobuf"
         )
     if not isinstance(parsed, dict):
         raise errors.bad_request("couldn't get version/kind; the body is no JSON object")

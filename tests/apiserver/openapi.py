@@ -31,6 +31,7 @@ _PATCHES = (
     "application/json-patch+json",
     "application/merge-patch+json",
 )
+_VERSIONED = re.compile(r"([A-Z][a-z0-9]+)??(V\d+(?:(?:alpha|beta)\d+)?)([A-Z]\w*)")
 _CLIENT_TYPE = re.compile(r"[A-Z]\w+")
 _FIELD_VALIDATION = {
     "name": "fieldValidation",
@@ -40,7 +41,11 @@ _FIELD_VALIDATION = {
 
 
 def _schema_name(type_text: str) -> str:
-    return f"io.k8s.api.{type_text}"
+    """The last part is the kind alone, since `kubectl explain` prints it."""
+    match = _VERSIONED.fullmatch(type_text)
+    if match is None:
+        return f"io.k8s.api.{type_text}"
+    return f"io.k8s.api.{((match[1] or '') + match[2]).lower()}.{match[3]}"
 
 
 def _property(type_text: str, description: str) -> Object:
