@@ -85,6 +85,13 @@ class Replicas(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     ca_file: str = ""
     timeout_seconds: Seconds = 5.0
 
+    @property
+    def https(self) -> bool:
+        """Whether any replica is spoken to over TLS."""
+        return any(url.startswith("https:") for url in self.urls) or (
+            self.pods is not None and self.pods.scheme == "https"
+        )
+
 
 class ConfigMapKey(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """One key of a ConfigMap that a router mounts."""

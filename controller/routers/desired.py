@@ -16,11 +16,13 @@ from controller.routers.probes import Facts
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One engine with what it said of itself."""
+    """One engine with what it said of itself; `asked` is false while that was said under an
+    earlier key, such as before its last stamp."""
 
     engine: Engine
     models: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
+    asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,10 @@ def desired_of(
         facts = knowledge.facts(engine)
         if facts is not None:
             if not facts.sleeping:
-                backends[url] = Backend(engine, facts.models, facts.adapters)
+                asked = knowledge.asked(engine)
+                backends[url] = Backend(engine, facts.models, facts.adapters, asked)
         elif url in last and not knowledge.asked(engine):
-            backends[url] = replace(last[url], engine=engine, adapters=())
+            backends[url] = replace(last[url], engine=engine, adapters=(), asked=False)
     return Desired(backends, fleet.addressed)
 
 

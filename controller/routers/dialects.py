@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from controller.routers.desired import Backend
+from controller.routers.desired import Backend, Desired
 from controller.routers.transport import RefusedError, short
 
 
@@ -250,6 +250,16 @@ DIALECTS: Mapping[str, Dialect] = {
     "sglang": _Sglang(queues=True),
     "smg": _Smg(queues=True),
 }
+
+
+def entries_of(desired: Desired, dialect: Dialect, adapters: bool) -> dict[str, Entry]:
+    """The workers that a router of this dialect should list, by URL."""
+    found: dict[str, Entry] = {}
+    for backend in desired.backends.values():
+        wanted = dialect.entries(backend)
+        for entry in wanted if adapters else wanted[:1]:
+            found[entry.url] = entry
+    return found
 
 
 def _answer(body: bytes) -> _Answer:

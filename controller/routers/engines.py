@@ -53,6 +53,7 @@ class Engine:
     name: str
     incarnation: str
     address: str
+    addresses: tuple[str, ...]
     port: int
     created: datetime | None
     node: str
@@ -83,8 +84,8 @@ class Excluded:
 class Fleet:
     """What one source holds now.
 
-    `serving`: by URL, what routers should have. `addressed`: every pod with an address, ready or
-    not, for EndpointSlices. `excluded`: the rest of what was selected.
+    `serving`: by URL, what routers should have. `addressed`: every pod that holds an address,
+    ready or not, for EndpointSlices. `excluded`: all of what was selected that does not serve.
     """
 
     serving: Mapping[str, Engine]
@@ -141,6 +142,7 @@ def engine_of(pod: Pod, source: EngineSource) -> Engine | Excluded:
         name=metadata.name,
         incarnation=metadata.annotations.incarnation or "",
         address=address,
+        addresses=tuple(addresses_of(pod)),
         port=port,
         created=metadata.creation_timestamp,
         node=pod.spec.node_name,
@@ -158,24 +160,29 @@ def fleet_of(candidates: Iterable[Engine | Excluded]) -> Fleet:
     sent for the older one would reach the newer one.
     """
     holders: dict[str, Engine] = {}
-    addressed: list[Engine] = []
+    engines: list[Engine] = []
     excluded: list[Excluded] = []
     for candidate in candidates:
         if isinstance(candidate, Excluded):
             excluded.append(candidate)
             continue
-        addressed.append(candidate)
+        engines.append(candidate)
         if candidate.terminating:
             continue
         holder = holders.get(candidate.url)
         if holder is None or _age(candidate) > _age(holder):
             holders[candidate.url] = candidate
     serving: dict[str, Engine] = {}
-    for engine in addressed:
+    addressed: list[Engine] = []
+    for engine in engines:
+        if holders.get(engine.url, engine) is not engine:
+            terminating = engine.terminating
+            reason = Reason.TERMINATING if terminating else Reason.SUPERSEDED
+            excluded.append(Excluded(engine.uid, engine.namespace, engine.name, reason))
+            continue
+        addressed.append(engine)
         if engine.terminating:
             reason = Reason.TERMINATING
-        elif holders[engine.url] is not engine:
-            reason = Reason.SUPERSEDED
         elif not engine.ready:
             reason = Reason.NOT_READY
         elif engine.key.sleeping:
@@ -189,17 +196,22 @@ def fleet_of(candidates: Iterable[Engine | Excluded]) -> Fleet:
 
 def address_of(pod: Pod, family: str) -> str | None:
     """The pod's address of that family (`primary`: the one that Kubernetes prefers), if valid."""
-    ips = [entry.ip for entry in pod.status.pod_ips if entry.ip]
-    if pod.status.pod_ip and pod.status.pod_ip not in ips:
-        ips.insert(0, pod.status.pod_ip)
-    for text in ips:
+    for address in addresses_of(pod):
+        if family in ("primary", family_of(address)):
+            return address
+    return None
+
+
+def addresses_of(pod: Pod) -> list[str]:
+    """All its valid addresses, the preferred one first, each in its one spelling."""
+    texts = [pod.status.pod_ip, *(entry.ip for entry in pod.status.pod_ips)]
+    found: dict[str, None] = {}
+    for text in texts:
         try:
-            address = ipaddress.ip_address(text)
+            found[str(ipaddress.ip_address(text))] = None
         except ValueError:
             continue
-        if family == "primary" or family == f"IPv{address.version}":
-            return str(address)
-    return None
+    return list(found)
 
 
 def family_of(address: str) -> str:

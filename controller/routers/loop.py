@@ -12,8 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import httpx
+import msgspec
 
-from controller.routers.config import EngineSource, RouterConfig, WorkersRouter
+from controller.routers.adapter_objects import RESOURCES, Resource, pods_to_reread
+from controller.routers.build import Parts, make_kind, refresh_s, replicas_config
+from controller.routers.config import EngineSource, RouterConfig
 from controller.routers.desired import Desired
 from controller.routers.kinds import Kind
 from controller.routers.metrics import RouterMetrics
@@ -24,25 +27,33 @@ from controller.routers.router import Router
 from controller.routers.sources import PodSource, ServiceSource, Source
 from controller.routers.status import router_status
 from controller.routers.transport import make_client
-from controller.routers.workers import Workers
 from kube import paths
 from kube.client import ApiClient
 from kube.clock import Clock
-from kube.errors import ConfigError, KubeError
+from kube.errors import KubeError, NotFound
 from kube.events import EventRecorder, ObjectReference
 from kube.logs import get_logger
 from kube.meta import KubeObject
 from kube.pod import Pod
 from kube.reflector import Reflector
 from kube.service import EndpointSlice, Service
-from kube.store import Store
+from kube.store import Change, Store
 
 _log = get_logger(__name__)
 T = TypeVar("T", bound=KubeObject)
 
 _BEAT_S = 5.0
+_LOOK_FOR_CRD_S = 60.0
 # A pass waits for nothing but one list, whose own time-out is far below this.
 _STUCK_S = 60.0
+
+
+class _ServedResource(msgspec.Struct):
+    name: str = ""
+
+
+class _ServedResources(msgspec.Struct):
+    resources: list[_ServedResource] = []
 
 
 class RouterLoop:
@@ -60,10 +71,12 @@ class RouterLoop:
         metrics: RouterMetrics,
         namespace: str = "podstamp-system",
         may_act: Callable[[], bool] = lambda: True,
+        fresh: Callable[[], bool] = lambda: True,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
         """`pods` holds the managed pods and is kept by the caller. `may_act` is asked before each
-        change; `beat` is called while no router is stuck. `namespace` holds the records."""
+        change; `fresh` says whether the store is current, for the status; `beat` is called
+        while no router is stuck. `namespace` holds the records."""
         self._configs = configs
         self._client = client
         self._pods = pods
@@ -73,6 +86,7 @@ class RouterLoop:
         self._metrics = metrics
         self._namespace = namespace
         self._may_act = may_act
+        self._fresh = fresh
         self._beat = beat
         self._routers: list[Router] = []
 
@@ -84,9 +98,11 @@ class RouterLoop:
             async with asyncio.TaskGroup() as group:
                 self._routers = []
                 for config in self._configs:
-                    router = await self._make(config, group, clients)
+                    router = self._make(config, group, clients)
                     self._routers.append(router)
                     group.create_task(router.run(), name=f"router {config.name}")
+                for resource in RESOURCES:
+                    group.create_task(self._follow_adapters(resource, group))
                 group.create_task(self._watch(), name="routers")
         finally:
             self._routers = []
@@ -95,19 +111,49 @@ class RouterLoop:
 
     def status(self) -> list[dict[str, Any]]:
         """What each router should have, has, and how they differ, for people."""
-        return [router_status(router) for router in self._routers]
+        fresh = self._fresh()
+        return [router_status(router, fresh=fresh) for router in self._routers]
 
     async def _watch(self) -> None:
         while True:
             now = self._clock.monotonic()
             if all(
-                now - router.passed_at < router.config.period_seconds + _STUCK_S
+                router.passed_at is None
+                or now - router.passed_at < router.config.period_seconds + _STUCK_S
                 for router in self._routers
             ):
                 self._beat()
             await self._clock.sleep(_BEAT_S)
 
-    async def _make(
+    async def _follow_adapters(self, resource: Resource, group: asyncio.TaskGroup) -> None:
+        """Wait until the kind exists, then read again the pods that its objects name."""
+        path = f"/apis/{resource.group}/{resource.version}"
+        while True:
+            try:
+                served = await self._client.get(path, type=_ServedResources)
+            except KubeError as error:
+                if not isinstance(error, NotFound):
+                    _log.info("cannot ask for adapter objects", path=path, error=error)
+            else:
+                if any(entry.name == resource.plural for entry in served.resources):
+                    break
+            await self._clock.sleep(_LOOK_FOR_CRD_S)
+        store = self._follow(
+            group,
+            paths.custom(resource.group, resource.version, resource.plural),
+            resource.type,
+            "",
+        )
+        await store.wait_synced()
+        # What the first list holds was there before the engines were asked.
+        store.subscribe(self._adapters_changed)
+
+    def _adapters_changed(self, change: Change[Any]) -> None:
+        pods = pods_to_reread(change)
+        for router in self._routers:
+            router.prober.reread(pods)
+
+    def _make(
         self,
         config: RouterConfig,
         group: asyncio.TaskGroup,
@@ -121,9 +167,9 @@ class RouterLoop:
             connections=config.probe.concurrency,
         )
         clients.append(probe_client)
-        replicas = await self._replica_pods(config, group)
+        replicas = self._replica_pods(config, group)
 
-        def make_prober(wake: Callable[[], None]) -> Prober:
+        def prober(wake: Callable[[], None]) -> Prober:
             return Prober(
                 config.name,
                 config.probe,
@@ -133,17 +179,14 @@ class RouterLoop:
                 metrics=self._metrics,
                 on_change=wake,
                 spawn=group.create_task,
-                refresh_s=config.probe.refresh_seconds,
+                refresh_s=refresh_s(config),
             )
 
-        if not isinstance(config, WorkersRouter):
-            raise ConfigError(f"router {config.name}: this kind is not built in yet")
-
-        def make_kind(latest: Callable[[], Desired], wake: Callable[[], None]) -> Kind:
-            return Workers(
-                config,
+        def kind(latest: Callable[[], Desired], wake: Callable[[], None]) -> Kind:
+            parts = Parts(
+                client=self._client,
                 record=record,
-                pods=replicas,
+                replicas=replicas,
                 clock=self._clock,
                 random=self._random,
                 metrics=self._metrics,
@@ -151,12 +194,13 @@ class RouterLoop:
                 wake=wake,
                 spawn=group.create_task,
             )
+            return make_kind(config, parts)
 
         router = Router(
             config,
-            kind=make_kind,
-            source=await self._source(config.engines, group),
-            prober=make_prober,
+            kind=kind,
+            source=self._source(config.engines, group),
+            prober=prober,
             regarding=lambda: _regarding(config, record),
             recorder=self._recorder,
             clock=self._clock,
@@ -169,18 +213,17 @@ class RouterLoop:
             replicas.subscribe(lambda _: router.wake())
         return router
 
-    async def _replica_pods(
-        self, config: RouterConfig, group: asyncio.TaskGroup
-    ) -> Store[Pod] | None:
+    def _replica_pods(self, config: RouterConfig, group: asyncio.TaskGroup) -> Store[Pod] | None:
         """The pods of the router itself, which are as a rule not managed."""
-        if not isinstance(config, WorkersRouter) or config.replicas.pods is None:
+        replicas = replicas_config(config)
+        if replicas is None or replicas.pods is None:
             return None
-        chosen = config.replicas.pods
+        chosen = replicas.pods
         return self._follow(
             group, paths.pods(chosen.namespace), Pod, selector_text(chosen.selector)
         )
 
-    async def _source(self, engines: EngineSource, group: asyncio.TaskGroup) -> Source:
+    def _source(self, engines: EngineSource, group: asyncio.TaskGroup) -> Source:
         if engines.source == "pods":
             return PodSource(engines, self._pods, self._client)
         namespace = engines.namespace or None
@@ -188,8 +231,6 @@ class RouterLoop:
             group, paths.services(namespace), Service, selector_text(engines.selector)
         )
         slices = self._follow(group, paths.endpointslices(namespace), EndpointSlice, "")
-        await services.wait_synced()
-        await slices.wait_synced()
         return ServiceSource(engines, services, slices, self._client)
 
     def _follow(

@@ -58,7 +58,7 @@ class Router:
         self.lanes: dict[str, Lane] = {}
         self.unconfirmed: frozenset[str] = frozenset()
         self.error = ""
-        self.passed_at = clock.monotonic()
+        self.passed_at: float | None = None
         self._wake = Wake(clock)
         self.prober = prober(self._wake.set)
         self.kind = kind(lambda: self.desired, self.wake_lanes)
@@ -96,13 +96,14 @@ class Router:
         """Until cancelled."""
         unsubscribe = self._source.subscribe(self._wake.set)
         try:
+            await self._source.wait_synced()
             await self._load()
             while True:
                 self._wake.clear()
                 started = self._clock.monotonic()
                 again_s = await self.reconcile()
-                self.passed_at = self._clock.monotonic()
-                debounce_s = max(_DEBOUNCE_S, 2 * (self.passed_at - started))
+                ended = self.passed_at = self._clock.monotonic()
+                debounce_s = max(_DEBOUNCE_S, 2 * (ended - started))
                 await self._wake.wait(again_s)
                 await self._clock.sleep(min(debounce_s, _DEBOUNCE_LIMIT_S))
         finally:
@@ -214,7 +215,6 @@ class Router:
             else:
                 self.error = ""
                 return
-            self.passed_at = self._clock.monotonic()
             await self._clock.sleep(
                 backoff_s(
                     failures, first_s=_RETRY_FIRST_S, limit_s=_RETRY_LIMIT_S, random=self._random

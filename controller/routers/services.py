@@ -62,6 +62,7 @@ def service_engine(
         name=metadata.name,
         incarnation="",
         address=spec.cluster_ip,
+        addresses=(spec.cluster_ip,),
         port=port,
         created=metadata.creation_timestamp,
         node="",

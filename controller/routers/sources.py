@@ -24,6 +24,9 @@ from webhook import stamps
 class Source(Protocol):
     """The engines of one router, as they are known now."""
 
+    async def wait_synced(self) -> None:
+        """Return once the stores hold a full list."""
+
     def fleet(self) -> Fleet:
         """From the stores."""
 
@@ -42,6 +45,9 @@ class PodSource:
         self._pods = pods
         self._client = client
         self._known: dict[str, tuple[Pod, Engine | Excluded]] = {}
+
+    async def wait_synced(self) -> None:
+        await self._pods.wait_synced()
 
     def fleet(self) -> Fleet:
         known: dict[str, tuple[Pod, Engine | Excluded]] = {}
@@ -89,6 +95,10 @@ class ServiceSource:
         self._services = services
         self._slices = slices
         self._client = client
+
+    async def wait_synced(self) -> None:
+        await self._services.wait_synced()
+        await self._slices.wait_synced()
 
     def fleet(self) -> Fleet:
         return fleet_of(

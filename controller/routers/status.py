@@ -14,11 +14,12 @@ from controller.routers.lane import Lane
 from controller.routers.router import Router
 
 
-def router_status(router: Router) -> dict[str, Any]:
-    """One object for each router; times are RFC 3339, in UTC."""
+def router_status(router: Router, *, fresh: bool) -> dict[str, Any]:
+    """One object for each router; times are RFC 3339, in UTC. `fresh`: the store is current."""
     return {
         "name": router.config.name,
         "kind": kind_of(router.config),
+        "fresh": fresh,
         "error": router.error,
         "desired": sorted(router.desired.backends),
         "unconfirmed": sorted(router.unconfirmed),

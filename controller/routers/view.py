@@ -36,6 +36,8 @@ def render(
 
 def _router(router: dict[str, Any], now: datetime) -> str:
     lines = [f"{router['name']} ({router['kind']}): {len(router['desired'])} desired"]
+    if not router["fresh"]:
+        lines.append("  the API server is not answering: this is the last known list")
     if router["error"]:
         lines.append(f"  error: {router['error']}")
     if router["unconfirmed"]:

@@ -15,12 +15,12 @@ from controller.routers.config import WorkersRouter
 from controller.routers.desired import Desired
 from controller.routers.dialects import (
     DIALECTS,
-    Dialect,
     Entry,
     Observed,
     Outcome,
     Request,
     base_url,
+    entries_of,
     is_adapter_url,
 )
 from controller.routers.kinds import Difference, Target
@@ -52,16 +52,6 @@ _RETRY_FIRST_S = 1.0
 _RETRY_LIMIT_S = 30.0
 # How long an add may still surface in a router that does not queue: an answer that was lost.
 _SURFACE_S = 10.0
-
-
-def entries_of(desired: Desired, dialect: Dialect, adapters: bool) -> dict[str, Entry]:
-    """The workers that a router of this dialect should list, by URL."""
-    found: dict[str, Entry] = {}
-    for backend in desired.backends.values():
-        wanted = dialect.entries(backend)
-        for entry in wanted if adapters else wanted[:1]:
-            found[entry.url] = entry
-    return found
 
 
 def compare(
@@ -138,8 +128,7 @@ class Workers:
         self._replicas: dict[str, WorkerReplica] = {}
         self._entries: tuple[Desired | None, dict[str, Entry]] = (None, {})
         self.client = make_client(
-            https=any(url.startswith("https:") for url in config.replicas.urls)
-            or (config.replicas.pods is not None and config.replicas.pods.scheme == "https"),
+            https=config.replicas.https,
             ca_file=config.replicas.ca_file,
             timeout_s=config.replicas.timeout_seconds,
             connections=1024,
