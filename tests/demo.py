@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -101,7 +102,7 @@ class Stage:
         self.kubectl = Kubectl(self.server.kubeconfig, folder)
         port = free_port()
         self.engines = [
-            stack.enter_context(Hosted(lambda h=host: Engine(h, host=h, port=port, model="llama")))
+            stack.enter_context(Hosted(partial(Engine, host, host=host, port=port, model="llama")))
             for host in ENGINE_HOSTS
         ]
         self.router = stack.enter_context(Hosted(VllmRouter))
