@@ -47,7 +47,7 @@ class Expression:
         self._check(rewritten, declared)
 
     def _check(self, rewritten: str, declared: frozenset[str]) -> None:
-        known = NAMES | _NAMESPACES | set(_MACRO.findall(rewritten))
+        known = NAMES | _TYPES | _NAMESPACES | set(_MACRO.findall(rewritten))
         unknown = [name for name in self._program.variables() if name not in known]
         unknown += [f"variables.{name}" for name in self.variables - declared]
         unknown += [
@@ -171,5 +171,6 @@ _NATIVE = (
     "dyn type getFullYear getMonth getDate getDayOfMonth getDayOfWeek getDayOfYear getHours "
     "getMinutes getSeconds getMilliseconds"
 )
+_TYPES = {"int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type"}
 _NAMESPACES = {"sets"}  # the library takes the `sets` of sets.contains() for a variable
 _CALLABLE = frozenset([_READ, *_NATIVE.split(), *(name.rpartition(".")[2] for name in _FUNCTIONS)])
