@@ -41,8 +41,12 @@ def _owners(obj: Object) -> set[str]:
 
 
 class Collector:
-    def __init__(self, registry: Registry) -> None:
+    """`namespace_grace_s`: a deleted namespace is left alone for so long, as the real controller
+    does for its 5 s, so that `kubectl delete -f` still finds what is in it."""
+
+    def __init__(self, registry: Registry, namespace_grace_s: float) -> None:
         self._registry = registry
+        self._namespace_grace_s = namespace_grace_s
         self._dependents: dict[str, set[Key]] = defaultdict(set)
         self._waiting: dict[str, Key] = {}  # uid to an owner that waits for its dependents
         self._terminating: set[str] = set()
@@ -91,7 +95,9 @@ class Collector:
             self._terminating.discard(key.name)
         elif terminating and key.name not in self._terminating:
             self._terminating.add(key.name)
-            self._work.put_nowait(_Emptying(key.name))
+            asyncio.get_running_loop().call_later(
+                self._namespace_grace_s, self._work.put_nowait, _Emptying(key.name)
+            )
 
     async def _run(self) -> None:
         while True:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.apiserver.kinds import NAMES_ONLY, NAMESPACED_NAMES, Kinds, Object, Resource
 from tests.apiserver.storage import Change, Storage
-from tests.apiserver.strategies import CUSTOM, CUSTOM_WITH_STATUS
+from tests.apiserver.strategies import custom_strategy
+from tests.apiserver.structural import pruner, validator
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
@@ -41,6 +42,7 @@ def resources_of(definition: Object) -> list[Resource]:
         for selectable in version.get("selectableFields") or ():
             path = selectable["jsonPath"].lstrip(".")
             fields[path] = path
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         found.append(
             Resource(
                 group,
@@ -49,8 +51,8 @@ def resources_of(definition: Object) -> list[Resource]:
                 names["kind"],
                 namespaced,
                 storage=f"{names['plural']}.{group}",
-                strategy=CUSTOM_WITH_STATUS if has_status else CUSTOM,
-                decode=None,
+                strategy=custom_strategy(has_status, validator(schema)),
+                decode=pruner(schema),
                 singular=names["singular"],
                 short_names=tuple(names.get("shortNames") or ()),
                 categories=tuple(names.get("categories") or ()),

@@ -30,7 +30,7 @@ class Resource:
     namespaced: bool
     storage: str
     strategy: Strategy
-    decode: Decoder | None  # None: a custom resource, kept as it is
+    decode: Decoder
     model: str = ""
     singular: str = ""
     short_names: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ import msgspec
 from tests.apiserver import errors
 from tests.apiserver.http import Request, Response, json_response
 from tests.apiserver.kinds import Kinds, Object, Resource
+from tests.apiserver.patch import PRIMITIVE_SETS, RETAINED_KEYS, merge_key
 from tests.apiserver.schema import model
 
 _SCALARS: dict[str, Object] = {
@@ -26,6 +27,7 @@ _SCALARS: dict[str, Object] = {
     "bytes": {"type": "string", "format": "byte"},
     "object": {},
 }
+_LISTS_OF_SCALARS = frozenset(f"List[{scalar}]" for scalar in _SCALARS)
 _PATCHES = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -53,6 +55,19 @@ def _property(type_text: str, description: str) -> Object:
     if "$ref" in schema:
         schema = {"allOf": [schema], "default": {}}
     return {"description": description, **schema}
+
+
+def _patch_strategy(field: str, type_text: str) -> Object:
+    """How a strategic merge treats the field; kubectl makes its patches by it."""
+    if field in PRIMITIVE_SETS:
+        return {"x-kubernetes-patch-strategy": "merge"}
+    parent = {"List[V1ContainerPort]": "containers", "List[V1ServicePort]": "spec"}
+    key = merge_key(field, parent.get(type_text, ""))
+    retains = field in RETAINED_KEYS
+    if key is None or not type_text.startswith("List[") or type_text in _LISTS_OF_SCALARS:
+        return {"x-kubernetes-patch-strategy": "retainKeys"} if retains else {}
+    strategy = "merge,retainKeys" if retains else "merge"
+    return {"x-kubernetes-patch-strategy": strategy, "x-kubernetes-patch-merge-key": key}
 
 
 def _type(type_text: str) -> Object:
@@ -163,7 +178,8 @@ def _collect(type_text: str, schemas: Object) -> None:
     schema: dict[str, Any] = {"type": "object", "description": found.description}
     schemas[name] = schema
     schema["properties"] = {
-        key: _property(field.type, field.description) for key, field in found.fields.items()
+        key: _property(field.type, field.description) | _patch_strategy(key, field.type)
+        for key, field in found.fields.items()
     }
     required = [key for key, field in found.fields.items() if field.required]
     if required:

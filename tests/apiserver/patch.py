@@ -20,32 +20,41 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 APPLY = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 
-MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
-    "addresses": ("type",),
-    "claims": ("name",),
-    "conditions": ("type",),
-    "containers": ("name",),
-    "env": ("name",),
-    "ephemeralContainers": ("name",),
-    "hostAliases": ("ip",),
-    "hostIPs": ("ip",),
-    "imagePullSecrets": ("name",),
-    "initContainers": ("name",),
-    "matchConditions": ("name",),
-    "ownerReferences": ("uid",),
-    "podIPs": ("ip",),
-    "ports": ("containerPort", "port"),
-    "resourceClaims": ("name",),
-    "schedulingGates": ("name",),
-    "secrets": ("name",),
-    "topologySpreadConstraints": ("topologyKey",),
-    "variables": ("name",),
-    "volumeDevices": ("devicePath",),
-    "volumeMounts": ("mountPath",),
-    "volumes": ("name",),
-    "webhooks": ("name",),
+MERGE_KEYS: Mapping[str, str] = {
+    "addresses": "type",
+    "conditions": "type",
+    "containers": "name",
+    "env": "name",
+    "ephemeralContainers": "name",
+    "hostAliases": "ip",
+    "hostIPs": "ip",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "matchConditions": "name",
+    "ownerReferences": "uid",
+    "podIPs": "ip",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "secrets": "name",
+    "topologySpreadConstraints": "topologyKey",
+    "variables": "name",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+    "webhooks": "name",
 }
-"""Field name to merge key; the first one that the items have counts (ports differ by kind)."""
+"""Field name to merge key, wherever a field of that name is a list of objects."""
+
+_PORT_KEYS = {
+    "containers": "containerPort",
+    "initContainers": "containerPort",
+    "ephemeralContainers": "containerPort",
+    "spec": "port",
+}
+"""The merge key of `ports` by the field that they are in; elsewhere such a list is atomic."""
+
+RETAINED_KEYS = frozenset({"resourceClaims", "strategy", "volumes"})
+"""Fields whose patches name with $retainKeys what is to stay."""
 
 PRIMITIVE_SETS = frozenset({"finalizers"})
 _DIRECTIVES = ("$patch", "$retainKeys")
@@ -89,7 +98,12 @@ def strategic_merge(target: Any, patch: Any) -> Any:
     return _merge_maps(target if isinstance(target, dict) else {}, patch)
 
 
-def _merge_maps(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+def merge_key(field: str, parent: str) -> str | None:
+    """The key by which a list is merged; None when it is replaced as a whole."""
+    return _PORT_KEYS.get(parent) if field == "ports" else MERGE_KEYS.get(field)
+
+
+def _merge_maps(target: dict[str, Any], patch: dict[str, Any], name: str = "") -> dict[str, Any]:
     directive = patch.get("$patch")
     if directive == "replace":
         return {key: copy(value) for key, value in patch.items() if key not in _DIRECTIVES}
@@ -110,32 +124,25 @@ def _merge_maps(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]
             merged.pop(key, None)
         elif isinstance(value, dict):
             old = merged.get(key)
-            merged[key] = _merge_maps(old if isinstance(old, dict) else {}, value)
+            merged[key] = _merge_maps(old if isinstance(old, dict) else {}, value, key)
         elif isinstance(value, list):
             order = patch.get(f"$setElementOrder/{key}")
-            merged[key] = _merge_lists(key, merged.get(key), value, order)
+            merged[key] = _merge_lists(key, name, merged.get(key), value, order)
         else:
             merged[key] = value
     for key, order in patch.items():
         field = key.partition("/")[2]
         if key.startswith("$setElementOrder/") and field not in patch and field in merged:
-            merged[field] = _ordered(merged[field], order, _merge_key(field, merged[field]))
+            merged[field] = _ordered(merged[field], order, merge_key(field, name))
     return merged
 
 
-def _merge_key(field: str, items: list[Any]) -> str | None:
-    for key in MERGE_KEYS.get(field, ()):
-        if any(isinstance(item, dict) and key in item for item in items):
-            return key
-    return None
-
-
-def _merge_lists(field: str, target: Any, patch: list[Any], order: Any) -> list[Any]:
+def _merge_lists(field: str, parent: str, target: Any, patch: list[Any], order: Any) -> list[Any]:
     old: list[Any] = target if isinstance(target, list) else []
     if field in PRIMITIVE_SETS:
         return _ordered([*old, *(item for item in patch if item not in old)], order, None)
-    key = _merge_key(field, [*patch, *old])
-    if key is None:
+    key = merge_key(field, parent)
+    if key is None or not all(isinstance(item, dict) for item in [*old, *patch]):
         return patch
     if any(item.get("$patch") == "replace" for item in patch):
         return [item for item in patch if item.get("$patch") != "replace"]
@@ -148,9 +155,9 @@ def _merge_lists(field: str, target: Any, patch: list[Any], order: Any) -> list[
             if place is not None:
                 del merged[place]
         elif place is None:
-            merged.append(_merge_maps({}, item))
+            merged.append(_merge_maps({}, item, field))
         else:
-            merged[place] = _merge_maps(merged[place], item)
+            merged[place] = _merge_maps(merged[place], item, field)
     return _ordered(merged, order, key)
 
 

@@ -436,19 +436,16 @@ class Registry:
                     f"as a {resource.kind}: the data is of another kind or version than the "
                     f"expected {resource.kind} ({resource.api_version})"
                 )
-        if resource.decode is None:
-            obj = copy(body)
-        else:
-            unknown: list[str] = []
-            try:
-                obj = resource.decode(body, "", unknown)
-            except WrongType as error:
-                raise errors.bad_request(_cannot(resource, str(error))) from error
-            if unknown and call.field_validation == "Strict":
-                listed = ", ".join(f'unknown field "{name}"' for name in unknown)
-                raise errors.bad_request(_cannot(resource, f"strict decoding error: {listed}"))
-            if call.field_validation == "Warn":
-                call.warnings += [f'unknown field "{name}"' for name in unknown]
+        unknown: list[str] = []
+        try:
+            obj = resource.decode(body, "", unknown)
+        except WrongType as error:
+            raise errors.bad_request(_cannot(resource, str(error))) from error
+        if unknown and call.field_validation == "Strict":
+            listed = ", ".join(f'unknown field "{name}"' for name in unknown)
+            raise errors.bad_request(_cannot(resource, f"strict decoding error: {listed}"))
+        if call.field_validation == "Warn":
+            call.warnings += [f'unknown field "{name}"' for name in unknown]
         if not isinstance(obj.get("metadata"), dict):
             if obj.get("metadata") is not None:
                 raise errors.bad_request(_cannot(resource, "metadata is no object"))

@@ -64,6 +64,7 @@ class EmbeddedCluster(FaultyServer):
         port: int = 0,
         bookmark_every_s: float = BOOKMARK_EVERY_S,
         bookmark_before_end_s: float = BOOKMARK_BEFORE_END_S,
+        namespace_grace_s: float = 1.0,
     ) -> None:
         """OSError when the port (0: a free one) cannot be had."""
         self._sock = _listening(port)
@@ -77,7 +78,7 @@ class EmbeddedCluster(FaultyServer):
         self._admission = AdmissionChain(Objects(self._storage))
         self._registry = Registry(self._storage, self._kinds, self._admission)
         self._custom = CustomResources(self._storage, self._kinds)
-        self._collector = Collector(self._registry)
+        self._collector = Collector(self._registry, namespace_grace_s)
         self._storage.listeners += [self._custom.follow, self._collector.follow]
         self.faults = Faults(self._call, self)
         self._storage.lose = self.faults.loses

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.apiserver import pods
@@ -395,8 +395,13 @@ _WORKLOAD = Strategy(
     generation=True,
 )
 _WEBHOOKS = Strategy(default=_webhooks_default, validate=_webhooks_validate, generation=True)
-CUSTOM = Strategy(generation=True)
-CUSTOM_WITH_STATUS = _WITH_STATUS
+
+
+def custom_strategy(has_status: bool, validate: Callable[[Object], list[Cause]]) -> Strategy:
+    """Of a custom resource, with or without the status subresource."""
+    plain = _WITH_STATUS if has_status else Strategy(generation=True)
+    return replace(plain, validate=validate)
+
 
 _ADMISSION = "admissionregistration.k8s.io"
 _TABLE: dict[str, Strategy] = {
