@@ -136,7 +136,7 @@ class Upkeep:
         cas = still_needed(
             stored, published(seen.configurations), held, observed.replicas, observed.now
         )
-        result = await self._publisher.publish(seen.configurations, cas if stored.cas else ())
+        result = await self._publisher.publish(seen.configurations, cas)
         wait_s = LOOK_S if result.wait_s is None else result.wait_s
         if result.changed:
             step: Step = Keep("caBundles were just written", 0.0)

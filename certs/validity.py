@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -171,21 +172,21 @@ def _signer(
         missing = f"holds no CA for the key in {CA_PRIVATE_KEY}" if bundle else "is missing"
         return None, f"{CA_KEY} {missing}"
     for ca in own:
-        problem = ca_problem(ca, now) if ca not in cas else _signing_problem(ca, key, names, now)
+        problem = ca_problem(ca, now) if ca not in cas else _signing_problem(ca, key, names[0])
         if problem is None:
             return Signer(ca, key), None
     return None, f"the CA {problem}"
 
 
-def _signing_problem(
-    ca: x509.Certificate, key: CaKey, names: Sequence[str], now: datetime
-) -> str | None:
+@lru_cache(maxsize=4)
+def _signing_problem(ca: x509.Certificate, key: CaKey, name: str) -> str | None:
     """Why clients refuse what it signs: name constraints, a weak key, an odd profile, …
 
     Without this trial a CA that is good by its looks would be renewed from for ever.
     """
-    trial = issue_leaf(ca, key, names, now, timedelta(days=1))
-    problem = chain_problem(certificates(trial.cert_pem), ca, names[0], now)
+    born = ca.not_valid_before_utc
+    trial = issue_leaf(ca, key, [name], born, timedelta(days=1))
+    problem = chain_problem(certificates(trial.cert_pem), ca, name, born)
     return f"cannot sign: {problem}" if problem else None
 
 
@@ -202,6 +203,8 @@ def _leaf(
         return None, problem
     if _public(key.public_key()) != _public(leaf.public_key()):
         return None, f"{PRIVATE_KEY} is not the key of {CERT_KEY}"
+    if not _serves(key):
+        return None, f"{PRIVATE_KEY} is of a type that API servers do not take"
     dates = date_problem(leaf, now)
     if dates is not None:
         return None, f"the serving certificate {dates}"
@@ -236,10 +239,24 @@ def _private_key(data: Mapping[str, bytes], name: str) -> tuple[PrivateKeyTypes 
     pem = data.get(name)
     if not pem:
         return None, f"{name} is missing"
+    key = _load_key(pem)
+    return key, None if key is not None else f"{name} is unreadable"
+
+
+@lru_cache(maxsize=8)
+def _load_key(pem: bytes) -> PrivateKeyTypes | None:
+    """The key; None if it cannot be read. Checking an RSA key takes long enough to be felt."""
     try:
-        return load_pem_private_key(pem, password=None), None
+        return load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        return None, f"{name} is unreadable"
+        return None
+
+
+def _serves(key: PrivateKeyTypes) -> bool:
+    """Whether it is of a type that kube-apiserver (Go) and OpenSSL both speak TLS with."""
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        return isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1 | ec.SECP521R1)
+    return isinstance(key, rsa.RSAPrivateKey) and key.key_size >= 2048
 
 
 def _public(key: PublicKeyTypes) -> bytes:

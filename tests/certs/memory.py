@@ -1,0 +1,159 @@
+"""A Kubernetes API in memory, behind the client's own methods: as much as certificates need.
+
+It lets a test decide in which order concurrent calls are served, and kill a caller just before or
+just after a write took effect; the embedded server is there for everything else.
+"""
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any, Literal, TypeVar
+
+import jsonpatch
+import msgspec
+
+from kube.client import ApiClient
+from kube.errors import Status, status_error
+
+T = TypeVar("T")
+Death = Literal["before", "after"]
+
+MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/podstamp"
+VALIDATING = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/podstamp"
+SECRET = "/api/v1/namespaces/podstamp-system/secrets/podstamp-webhook-cert"
+REPLICAS = "/api/v1/namespaces/podstamp-system/configmaps/podstamp-webhook-replicas"
+
+
+class Killed(BaseException):
+    """The process of the caller dies here: no handler of errors may see it."""
+
+
+class MemoryApi:
+    """Objects by path. `written` is called after each write, with the path."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.written: Callable[[str], None] = lambda path: None
+        self.refuse: Callable[[str, str], int | None] = lambda method, path: None
+        self.kill: dict[str, Death] = {}
+        self.calls: list[tuple[str, str, str]] = []
+        self._version = 0
+        self._gate: list[asyncio.Future[None]] | None = None
+
+    def put(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Store an object as some other writer does."""
+        old = self.objects.get(path)
+        self._version += 1
+        new = copy.deepcopy(content)
+        metadata = new.setdefault("metadata", {})
+        metadata["name"] = path.rsplit("/", 1)[1]
+        metadata["uid"] = old["metadata"]["uid"] if old else f"uid-{self._version}"
+        metadata["resourceVersion"] = str(self._version)
+        generation = old["metadata"]["generation"] if old else 0
+        changed = old is None or old.get("webhooks") != new.get("webhooks")
+        metadata["generation"] = generation + changed
+        self.objects[path] = new
+        self.written(path)
+        return new
+
+    async def interleave(self, random: Random, works: Sequence[Awaitable[T]]) -> list[Any]:
+        """Run `works` side by side; `random` decides whose request is served next."""
+        self._gate = []
+        tasks = [asyncio.ensure_future(work) for work in works]
+        while not all(task.done() for task in tasks):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            if self._gate:
+                self._gate.pop(random.randrange(len(self._gate))).set_result(None)
+        self._gate = None
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def call(self, user: str, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """One call by `user`, as the server handles it."""
+        if self._gate is not None:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._gate.append(turn)
+            await turn
+        self.calls.append((user, method, path))
+        writes = method != "GET"
+        if writes and self.kill.get(user) == "before":
+            raise Killed(user)
+        refused = self.refuse(method, path)
+        if refused:
+            code, answer = _status(refused, "Refused", f"{method} {path} is refused")
+        else:
+            code, answer = self._answer(method, path, body)
+        if writes and self.kill.get(user) == "after":
+            raise Killed(user)
+        if code >= 400:
+            raise status_error(code, msgspec.convert(answer, Status))
+        return answer
+
+    def _answer(self, method: str, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+        if method == "POST":
+            path = f"{path}/{body['metadata']['name']}"
+            if path in self.objects:
+                return _status(409, "AlreadyExists", f"{path} already exists")
+            return 201, self.put(path, body)
+        stored = self.objects.get(path)
+        if stored is None:
+            return _status(404, "NotFound", f"{path} not found")
+        if method == "GET":
+            return 200, stored
+        if method == "DELETE":
+            if any(stored["metadata"][key] != value for key, value in body.items()):
+                return _status(409, "Conflict", "precondition failed")
+            return 200, self.objects.pop(path)
+        assert method == "PATCH", method
+        if isinstance(body, list):
+            try:
+                return 200, self.put(path, jsonpatch.apply_patch(stored, body))
+            except jsonpatch.JsonPatchTestFailed as error:
+                return _status(422, "Invalid", str(error))
+        if stored.get("immutable") and "data" in body:
+            return _status(422, "Invalid", "field is immutable when `immutable` is set")
+        version = (body.get("metadata") or {}).get("resourceVersion")
+        if version is not None and version != stored["metadata"]["resourceVersion"]:
+            return _status(409, "Conflict", "the object has been modified")
+        return 200, self.put(path, _merge(stored, body))
+
+
+class MemoryClient(ApiClient):
+    """A client of `api`; the next write of `user` can be made deadly by `api.kill[user]`."""
+
+    def __init__(self, api: MemoryApi, user: str) -> None:
+        self._api = api
+        self._user = user
+
+    async def get(self, path: str, *, type: Any = dict, **_: Any) -> Any:
+        return msgspec.convert(await self._api.call(self._user, "GET", path), type)
+
+    async def create(self, path: str, body: Any, *, type: Any = dict, **_: Any) -> Any:
+        return msgspec.convert(await self._api.call(self._user, "POST", path, body), type)
+
+    async def patch(self, path: str, body: Any, *, type: Any = dict, **_: Any) -> Any:
+        return msgspec.convert(await self._api.call(self._user, "PATCH", path, body), type)
+
+    async def delete(
+        self, path: str, *, uid: str | None = None, resource_version: str | None = None, **_: Any
+    ) -> None:
+        given = {"uid": uid, "resourceVersion": resource_version}
+        wanted = {key: value for key, value in given.items() if value is not None}
+        await self._api.call(self._user, "DELETE", path, wanted)
+
+
+def _merge(old: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merge(merged.get(key), value)
+    return merged
+
+
+def _status(code: int, reason: str, message: str) -> tuple[int, dict[str, Any]]:
+    return code, {"kind": "Status", "code": code, "reason": reason, "message": message}
