@@ -44,6 +44,11 @@ class Ledger:
         self._holders: dict[str, set[str]] = {}
         self._past: dict[str, datetime] = {}
 
+    @property
+    def remembered(self) -> int:
+        """How many incarnations of pods that are gone are still known."""
+        return len(self._past)
+
     def seen(self, pod: Pod) -> None:
         """The pod was added or changed."""
         uid, incarnation = pod.metadata.uid, pod.metadata.annotations.incarnation or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zlib import crc32
@@ -23,7 +24,7 @@ JOB = {"apiVersion": "batch/v1", "kind": "Job"}
 
 def incarnation(number: int = 1, *, minted: datetime = BORN) -> str:
     """A valid incarnation; another `number` is another one."""
-    return stamps.new_incarnation(minted, number.to_bytes(10, "big"))
+    return stamps.new_incarnation(minted, random.Random(number).randbytes(10))
 
 
 def owner(kind: dict[str, str], name: str = "web", *, controller: bool = True) -> dict[str, Any]:
