@@ -6,23 +6,31 @@ nothing raises, and what cannot be read becomes a warning.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from webhook.review import Container
 
 MAX_NAME_LENGTH: Final = 253
 
-VLLM_FLAG: Final = "--lora-modules"
-SGLANG_FLAG: Final = "--lora-paths"
-_NAME_KEYS: Final = {VLLM_FLAG: "name", SGLANG_FLAG: "lora_name"}
-_SERVED_FLAGS: Final = ("--served-model-name",)
-_MODEL_FLAGS: Final = ("--model", "--model-path")
-_SHELL_HINT: Final = "list them in the annotation podstamp.dev/adapters"
+_VLLM_KEY: Final = "name"
+_SGLANG_KEY: Final = "lora_name"
+# The flag to the key of the name in its JSON form; both programs take `_` for `-`.
+_NAME_KEYS: Final = {
+    "--lora-modules": _VLLM_KEY,
+    "--lora_modules": _VLLM_KEY,
+    "--lora-paths": _SGLANG_KEY,
+    "--lora_paths": _SGLANG_KEY,
+}
+_FLAG_IN_TEXT = re.compile(r"--lora[-_](?:modules|paths)")
+_SERVED: Final = "--served-model-name"
+_MODELS: Final = frozenset({"--model", "--model-path"})
+_HINT: Final = "list it in the annotation podstamp.dev/adapters"
 
 
 class Declared(NamedTuple):
@@ -64,35 +72,27 @@ def name_problem(names: Sequence[str], served: Collection[str]) -> str | None:
 
 def declared_adapters(annotation: str | None, containers: Sequence[Container]) -> Declared:
     """The union of both sources; unusable names of the annotation are left out."""
-    names = dict.fromkeys(n for n in annotated_names(annotation) if 0 < len(n) <= MAX_NAME_LENGTH)
-    warnings: list[str] = []
+    names: dict[str, None] = {}
+    warnings: dict[str, None] = {}
+    if annotation:
+        for name in annotated_names(annotation):
+            if 0 < len(name) <= MAX_NAME_LENGTH:
+                names[name] = None
     for container in containers:
-        for part in (container.command, container.args):
-            if part and mentions_adapters(part):
-                _read_arguments(
-                    [*(container.command or ()), *(container.args or ())], names, warnings
-                )
-                break
+        command, arguments = container.command, container.args
+        if (command and _mentions_lora(command)) or (arguments and _mentions_lora(arguments)):
+            _read_arguments([*(command or ()), *(arguments or ())], names, warnings)
     if not names and not warnings:
         return NOTHING
-    return Declared(tuple(names), tuple(dict.fromkeys(warnings)))
-
-
-def mentions_adapters(arguments: Sequence[str]) -> bool:
-    """Whether any argument needs a closer look; cheap, as it runs for every pod."""
-    for argument in arguments:
-        if "--lora" in argument and ("modules" in argument or "paths" in argument):
-            return True
-    return False
+    return Declared(tuple(names), tuple(warnings))
 
 
 def served_names(containers: Sequence[Container]) -> set[str]:
     """Names under which the containers serve their base model, as far as arguments say so."""
     served: set[str] = set()
     for container in containers:
-        arguments = [*(container.command or ()), *(container.args or ())]
-        explicit = _values(arguments, _SERVED_FLAGS)
-        served.update(explicit or _values(arguments, _MODEL_FLAGS) or _positional(arguments))
+        command, arguments = container.command, container.args
+        served |= _served_by([*(command or ()), *(arguments or ())])
     return served
 
 
@@ -101,77 +101,78 @@ def shorten(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
-def _flag_of(argument: str) -> tuple[str, str | None]:
-    """The flag with its dashes made uniform (vLLM takes `_` for `-`), and a value joined by `=`."""
-    if not argument.startswith("--"):
-        return "", None
-    flag, equals, value = argument.partition("=")
-    return flag.replace("_", "-"), value if equals else None
+def _mentions_lora(arguments: Sequence[str]) -> bool:
+    """Whether any argument needs a closer look; cheap, as it runs for every pod."""
+    for argument in arguments:  # noqa: SIM110  a generator costs twice the time
+        if "--lora" in argument:
+            return True
+    return False
 
 
-def _values(arguments: Sequence[str], flags: tuple[str, ...]) -> list[str]:
-    found: list[str] = []
-    for flag, value in _flag_values(arguments):
-        if flag in flags and "$(" not in value:
-            found.append(value)
-    return found
-
-
-def _flag_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each value with the flag that it follows: those up to the next flag belong to it."""
-    current = ""
+def _served_by(arguments: Sequence[str]) -> set[str]:
+    """Explicit names win over the model, which is an argument or follows `vllm serve`."""
+    explicit: set[str] = set()
+    models: set[str] = set()
+    values: set[str] | None = None
+    previous = ""
     for argument in arguments:
-        if argument.startswith("-"):
-            current, joined = _flag_of(argument)
-            if joined is not None:
-                yield current, joined
-        elif current:
-            yield current, argument
+        if argument[:1] == "-":
+            flag, equals, value = argument.partition("=")
+            flag = flag.replace("_", "-")
+            values = explicit if flag == _SERVED else models if flag in _MODELS else None
+            if values is not None and equals:
+                values.add(value)
+        elif values is not None:
+            values.add(argument)
+        elif argument == "serve" and previous.rpartition("/")[2] == "vllm":
+            values = models
+        previous = argument
+    return {name for name in explicit or models if "$(" not in name}
 
 
-def _positional(arguments: Sequence[str]) -> list[str]:
-    """The model of `vllm serve MODEL`."""
-    for at, argument in enumerate(arguments[:-2]):
-        if argument.rpartition("/")[2] == "vllm" and arguments[at + 1] == "serve":
-            model = arguments[at + 2]
-            return [] if model.startswith("-") or "$(" in model else [model]
-    return []
-
-
-def _read_arguments(arguments: Sequence[str], names: dict[str, None], warnings: list[str]) -> None:
-    from_arguments: set[str] = set()
-    for flag, value in _flag_values(arguments):
-        if flag not in _NAME_KEYS:
+def _read_arguments(
+    arguments: Sequence[str], names: dict[str, None], warnings: dict[str, None]
+) -> None:
+    """Values follow their flag, up to the next one; the first may be joined to it by `=`."""
+    seen: set[str] = set()
+    key: str | None = None
+    for argument in arguments:
+        value = argument
+        if argument[:1] == "-":
+            flag, equals, value = argument.partition("=")
+            key = _NAME_KEYS.get(flag)
+            if key is not None and not equals:
+                continue
+        if key is None:
+            if _FLAG_IN_TEXT.search(argument):
+                text = f"adapters inside {shorten(argument, 40)} cannot be read: {_HINT}"
+                warnings[text] = None
             continue
-        name, problem = _name_in(flag, value)
-        if problem is None and name in from_arguments:
-            problem = f"names adapter {shorten(name)} twice"
+        name, problem = _name_in(key, value)
+        if problem is None and name in seen:
+            problem = f"{shorten(name)} is named twice in the arguments"
         if problem is not None:
-            warnings.append(f"{flag} {problem}")
+            warnings[f"adapter {problem}"] = None
         if name and len(name) <= MAX_NAME_LENGTH:
-            from_arguments.add(name)
+            seen.add(name)
             names[name] = None
-    for argument in arguments:
-        if _flag_of(argument)[0] not in _NAME_KEYS and mentions_adapters((argument,)):
-            warnings.append(
-                f"adapters inside {shorten(argument, 40)} cannot be read: {_SHELL_HINT}"
-            )
 
 
-def _name_in(flag: str, value: str) -> tuple[str, str | None]:
-    """The adapter's name in one value of `flag` ("" if unreadable), and what is odd about it."""
-    if value.startswith("{"):
-        name = _json_name(value, _NAME_KEYS[flag])
-    elif "=" in value:
-        name = value.partition("=")[0]
+def _name_in(key: str, value: str) -> tuple[str, str | None]:
+    """The adapter's name in one value ("" if unreadable), and what is odd about it."""
+    name: str | None
+    if value[:1] == "{":
+        name = _json_name(value, key)
     else:
-        name = value if flag == SGLANG_FLAG else None
+        name, equals, _ = value.partition("=")
+        if not equals and key == _VLLM_KEY:
+            name = None
     if name is None or "$(" in name:
-        return "", f"value {shorten(value, 40)} cannot be read: {_SHELL_HINT}"
+        return "", f"argument {shorten(value, 40)} cannot be read: {_HINT}"
     if not name:
-        return "", f"value {shorten(value, 40)} has an empty adapter name"
+        return "", f"argument {shorten(value, 40)} has an empty name"
     if len(name) > MAX_NAME_LENGTH:
-        return name, f"names adapter {shorten(name, 40)} of {len(name)} characters"
+        return name, f"{shorten(name, 40)} has {len(name)} characters"
     return name, None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from calendar import timegm
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +58,8 @@ _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:([Zz])|([+-])(\d\d):(\d\d))",
     re.ASCII,
 )
+# A random hex digit to one whose first two bits are 10, as RFC 9562 marks its own UUIDs.
+_VARIANTS: Final = {f"{digit:x}": "89ab"[digit % 4] for digit in range(16)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_NS = 1_000_000_000
 _FIRST_NS = timegm((1, 1, 1, 0, 0, 0)) * _SECOND_NS
@@ -70,13 +73,12 @@ def new_incarnation(now: datetime, random_bytes: bytes) -> str:
 
 def incarnation_at(unix_ms: int, random_bytes: bytes) -> str:
     """`new_incarnation` for a time in milliseconds since 1970; takes the first ten bytes."""
-    tail = random_bytes[:10]
-    if len(tail) < 10:
+    digits = random_bytes[:10].hex()
+    if len(digits) < 20:
         raise ValueError("an incarnation needs ten random bytes")
-    number = (unix_ms & 0xFFFFFFFFFFFF) << 80 | int.from_bytes(tail, "big")
-    number = number & ~(0xF << 76 | 0x3 << 62) | 0x7 << 76 | 0x2 << 62
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    time = f"{unix_ms & 0xFFFFFFFFFFFF:012x}"
+    variant = _VARIANTS[digits[3]]
+    return f"{time[:8]}-{time[8:]}-7{digits[:3]}-{variant}{digits[4:7]}-{digits[7:19]}"
 
 
 def incarnation_time(text: str) -> datetime | None:
@@ -119,8 +121,13 @@ def parse_instant(text: str) -> int | None:
 def format_instant(ns: int) -> str:
     """RFC 3339 in UTC with nanoseconds; held within the years 1 to 9999."""
     seconds, fraction = divmod(min(max(ns, _FIRST_NS), LAST_INSTANT_NS), _SECOND_NS)
-    moment = _EPOCH + timedelta(seconds=seconds)
-    return f"{moment.replace(tzinfo=None).isoformat()}.{fraction:09d}Z"
+    return f"{_format_second(seconds)}.{fraction:09d}Z"
+
+
+@lru_cache(maxsize=8)
+def _format_second(seconds: int) -> str:
+    # Cached, as all reviews of one second share it.
+    return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
 
 
 def adapters_digest(names: Iterable[str]) -> str:
