@@ -61,12 +61,16 @@ Handler = Callable[[Request], Awaitable[Response | None]]
 
 
 class HttpServer:
-    """Serves `handle` on one address until it is cancelled; `ready` once the port is bound."""
+    """Serves `handle` on one address until it is cancelled; `ready` once the port is bound.
+
+    `accepted` counts connections.
+    """
 
     def __init__(self, handle: Handler, host: str = "127.0.0.1", port: int = 0) -> None:
         self.ready = asyncio.Event()
         self.host = host
         self.port = port
+        self.accepted = 0
         self._handle = handle
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -95,6 +99,7 @@ class HttpServer:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        self.accepted += 1
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             head = await reader.readuntil(b"\r\n\r\n")

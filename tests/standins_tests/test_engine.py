@@ -1,7 +1,6 @@
 """The stand-in engine answers as vLLM does, and misbehaves on demand."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -11,12 +10,6 @@ from tests.standins.engine import ALL, Engine
 from tests.standins_tests.running import running, until
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient() as client:
-        yield client
 
 
 async def test_models_are_the_base_and_its_adapters_with_their_parent(

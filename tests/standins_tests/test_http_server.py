@@ -33,8 +33,10 @@ def echo(request: Request) -> Response:
     )
 
 
-async def test_a_request_arrives_whole_and_its_path_stays_encoded() -> None:
-    async with running(HttpServer(answering(echo))) as server, httpx.AsyncClient() as client:
+async def test_a_request_arrives_whole_and_its_path_stays_encoded(
+    client: httpx.AsyncClient,
+) -> None:
+    async with running(HttpServer(answering(echo))) as server:
         answer = await client.post(
             f"{server.url}/workers/http%3A%2F%2F10.0.0.1%3A80?a=b%20c",
             json={"n": ["x" * 100_000]},
@@ -53,28 +55,21 @@ def test_an_encoded_slash_stays_inside_its_segment() -> None:
     assert segments("/workers/http%3A%2F%2Fa%3A1") == ["workers", "http://a:1"]
 
 
-async def test_a_connection_serves_one_request_after_the_other() -> None:
-    peers: set[str] = set()
-
-    def note(request: Request) -> Response:
-        peers.add(request.headers["host"])
-        return Response(201, "made", {"x-n": "1"})
-
-    async with running(HttpServer(answering(note))) as server:
-        limits = httpx.Limits(max_connections=1)
-        async with httpx.AsyncClient(limits=limits) as client:
-            answers = [await client.get(f"{server.url}/{n}") for n in range(3)]
+async def test_a_connection_serves_one_request_after_the_other(client: httpx.AsyncClient) -> None:
+    made = Response(201, "made", {"x-n": "1"})
+    async with running(HttpServer(answering(lambda _: made))) as server:
+        answers = [await client.get(f"{server.url}/{n}") for n in range(3)]
     assert [(a.status_code, a.text, a.headers["x-n"]) for a in answers] == [(201, "made", "1")] * 3
+    assert server.accepted == 1
 
 
-async def test_none_cuts_the_connection_without_an_answer() -> None:
+async def test_none_cuts_the_connection_without_an_answer(client: httpx.AsyncClient) -> None:
     async with running(HttpServer(answering(lambda _: None))) as server:
-        async with httpx.AsyncClient() as client:
-            with pytest.raises(httpx.RemoteProtocolError):
-                await client.get(server.url)
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.get(server.url)
 
 
-async def test_a_client_that_goes_away_cancels_its_request() -> None:
+async def test_a_client_that_goes_away_cancels_its_request(client: httpx.AsyncClient) -> None:
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def hang(request: Request) -> Response:
@@ -85,7 +80,7 @@ async def test_a_client_that_goes_away_cancels_its_request() -> None:
             cancelled.set()
         return Response()
 
-    async with running(HttpServer(hang)) as server, httpx.AsyncClient() as client:
+    async with running(HttpServer(hang)) as server:
         call = asyncio.ensure_future(client.get(server.url))
         await begun.wait()
         assert not cancelled.is_set()
@@ -94,16 +89,18 @@ async def test_a_client_that_goes_away_cancels_its_request() -> None:
             await cancelled.wait()
 
 
-async def test_stopping_cuts_what_hangs_and_frees_the_port() -> None:
+async def test_stopping_cuts_what_hangs_and_frees_the_port(client: httpx.AsyncClient) -> None:
+    begun = asyncio.Event()
+
     async def hang(request: Request) -> Response:
+        begun.set()
         await asyncio.Event().wait()
         return Response()
 
-    async with httpx.AsyncClient() as client:
-        async with running(HttpServer(hang)) as server:
-            call = asyncio.ensure_future(client.get(server.url))
-            await asyncio.sleep(0.01)
-        with pytest.raises(httpx.HTTPError):
-            await call
-        async with running(HttpServer(answering(echo), port=server.port)) as again:
-            assert (await client.get(again.url)).status_code == 200
+    async with running(HttpServer(hang)) as server:
+        call = asyncio.ensure_future(client.get(server.url))
+        await begun.wait()
+    with pytest.raises(httpx.HTTPError):
+        await call
+    async with running(HttpServer(answering(echo), port=server.port)) as again:
+        assert (await client.get(again.url)).status_code == 200

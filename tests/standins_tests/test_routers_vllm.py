@@ -19,12 +19,6 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient() as client:
-        yield client
-
-
-@pytest.fixture
 async def router(clock: FakeClock) -> AsyncIterator[VllmRouter]:
     async with running(VllmRouter(clock=clock)) as router:
         yield router
@@ -88,15 +82,16 @@ async def test_an_add_waits_for_health_and_gives_up_in_the_end(
 
 
 async def test_an_add_is_undone_when_the_client_hangs_up(
-    client: httpx.AsyncClient, router: VllmRouter
+    client: httpx.AsyncClient, router: VllmRouter, clock: FakeClock
 ) -> None:
-    async with running(Engine("a")) as engine:
-        engine.hang.add("/health")
+    async with running(Engine("a", clock=clock)) as slow, running(Engine("b")) as quick:
+        slow.delay_s = 3
         with pytest.raises(httpx.ReadTimeout):
-            await client.post(f"{router.url}/workers", json={"url": engine.url}, timeout=0.05)
-        engine.hang.clear()
-        await asyncio.sleep(0.05)
-    assert router.urls == []
+            await client.post(f"{router.url}/workers", json={"url": slow.url}, timeout=0.05)
+        await clock.advance(3)
+        await add(client, router, quick.url)
+    assert slow.requests == {"/health": 1}
+    assert router.urls == [quick.url]
 
 
 async def test_an_add_of_what_is_there_is_an_error_that_says_so(

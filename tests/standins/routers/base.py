@@ -7,7 +7,7 @@ State is in memory: `restart` loses it, as a real router's restart does.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,13 +59,13 @@ class RouterStandIn:
         self.api_key = api_key
         self.requests: Counter[str] = Counter()
         self.forwarded: Counter[str] = Counter()
-        self.workers: list[Worker] = []
         self.check_interval_s = check_interval_s
         self.check_failures = check_failures
         self.clock = clock or SystemClock()
         self._server = HttpServer(self._handle, host, port)
         self.ready = self._server.ready
-        self._turn = 0
+        self._jobs: set[asyncio.Task[None]] = set()
+        self.forget()
 
     @property
     def url(self) -> str:
@@ -81,20 +81,38 @@ class RouterStandIn:
         return [worker.url for worker in self.workers]
 
     def restart(self) -> None:
-        """What a restart of the process does: everything is forgotten."""
-        self.workers.clear()
+        """What a restart of the process does: workers are forgotten, and queued work too."""
+        for job in self._jobs:
+            job.cancel()
+        self.forget()
+
+    def forget(self) -> None:
+        """Set all that is only in memory to how it is at the start."""
+        self.workers: list[Worker] = []
         self._turn = 0
+
+    def queue(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work that the answer does not wait for."""
+        job = self._group.create_task(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
 
     async def run(self) -> None:
         """Until cancelled."""
-        limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(trust_env=False, timeout=None, limits=limits) as self.http:
-            async with asyncio.TaskGroup() as self.group:
-                self.group.create_task(self._check_all())
-                self.start_tasks()
+        # Engines speak plain HTTP, and reading the system's CAs is slow.
+        self.http = httpx.AsyncClient(
+            verify=False,
+            trust_env=False,
+            timeout=None,
+            limits=httpx.Limits(max_connections=None),
+        )
+        async with self.http:
+            async with asyncio.TaskGroup() as self._group:
+                self._group.create_task(self._check_all())
+                self.start_loops(self._group)
                 await self._server.run()
 
-    def start_tasks(self) -> None:
+    def start_loops(self, group: asyncio.TaskGroup) -> None:
         """Start a subclass's own loops in `group`."""
 
     async def control(self, request: Request) -> Response | None:
@@ -164,10 +182,14 @@ class RouterStandIn:
             for worker in list(self.workers):
                 if await self.is_up(worker.address):
                     worker.failures, worker.healthy = 0, True
+                    self.checked_good(worker)
                 else:
                     worker.failures += 1
                     worker.healthy = worker.failures < self.check_failures
                     self.checked_bad(worker)
+
+    def checked_good(self, worker: Worker) -> None:
+        """A probe succeeded."""
 
     def checked_bad(self, worker: Worker) -> None:
         """A probe failed; `healthy` says whether it still counts as well."""
