@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from kube import requests
+from kube.body import BodyBuffer
 from kube.clock import Clock, SystemClock
 from kube.credentials import Credentials
 from kube.decode import LineSplitter, ListPage, decode_object, decode_page
 from kube.errors import TooManyRequests, Unreachable, api_error
+from kube.pool import Pool
 from kube.requests import Call
-from kube.transport import Connections, TransportFactory, open_transport
+from kube.transport import Connections, TransportFactory
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -41,7 +43,7 @@ class ApiClient:
         *,
         timeout_s: float = 10.0,
         clock: Clock | None = None,
-        transport: TransportFactory = open_transport,
+        transport: TransportFactory = Pool,
     ) -> None:
         """ConfigError: a file that the credentials name cannot be used."""
         self.credentials = credentials
@@ -74,7 +76,7 @@ class ApiClient:
         timeout_s: float | None = None,
     ) -> bytes:
         """GET `path`, the body as it came."""
-        return await self._call(requests.get(path, params), timeout_s)
+        return bytes(await self._call(requests.get(path, params), timeout_s))
 
     async def list_pages(
         self,
@@ -87,6 +89,8 @@ class ApiClient:
     ) -> AsyncGenerator[ListPage[T], None]:
         """Pages of one consistent list (resourceVersion unset). Gone: it expired, begin again."""
         token = ""
+        # One for all pages: fresh memory for each costs as much as decoding it.
+        buffer = BodyBuffer()
         while True:
             call = requests.list_page(
                 path,
@@ -95,9 +99,8 @@ class ApiClient:
                 page_size=page_size,
                 token=token,
             )
-            body = await self._call(call, max(self._timeout_s, _LIST_TIMEOUT_S))
+            body = await self._call(call, max(self._timeout_s, _LIST_TIMEOUT_S), buffer)
             page = decode_page(body, type)
-            # While the caller works on a page, its text need not stay.
             del body
             yield page
             token = page.next_token
@@ -197,18 +200,29 @@ class ApiClient:
         """Close every connection."""
         await self._connections.aclose()
 
-    async def _call(self, call: Call, timeout_s: float | None) -> bytes:
+    async def _call(
+        self, call: Call, timeout_s: float | None, buffer: BodyBuffer | None = None
+    ) -> memoryview:
+        """The body of the answer; it is valid until `buffer` is used again."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         give_up_at = self._clock.monotonic() + limit_s
+        buffer = buffer or BodyBuffer()
         async with self._limit(call, limit_s):
             while True:
                 try:
-                    return await self._exchange(call, limit_s)
+                    return await self._exchange(call, limit_s, buffer)
                 except TooManyRequests as error:
                     wait_s = error.retry_after_s or _RETRY_AFTER_DEFAULT_S
                     if self._clock.monotonic() + wait_s >= give_up_at:
                         raise
                 await self._clock.sleep(wait_s)
+
+    async def _exchange(self, call: Call, limit_s: float, buffer: BodyBuffer) -> memoryview:
+        async with self._connections.exchange(call, httpx.Timeout(limit_s)) as response:
+            body = await buffer.fill(response)
+        if not response.is_success:
+            raise _error(call, response, bytes(body))
+        return body
 
     @contextlib.asynccontextmanager
     async def _limit(self, call: Call, limit_s: float) -> AsyncIterator[None]:
@@ -219,13 +233,6 @@ class ApiClient:
             raise Unreachable(
                 f"{call} on {self.credentials.server}: no answer within {limit_s:g} s"
             ) from error
-
-    async def _exchange(self, call: Call, limit_s: float) -> bytes:
-        async with self._connections.exchange(call, httpx.Timeout(limit_s)) as response:
-            body = await response.aread()
-        if not response.is_success:
-            raise _error(call, response, body)
-        return body
 
 
 def _error(call: Call, response: httpx.Response, body: bytes) -> Exception:

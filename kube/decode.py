@@ -11,6 +11,7 @@ from kube.errors import Unreachable, Unreadable
 from kube.meta import Identity
 
 T = TypeVar("T")
+Body = bytes | memoryview | msgspec.Raw
 
 
 class Broken(NamedTuple):
@@ -54,7 +55,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return decoder
 
 
-def decode_object(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+def decode_object(body: Body, kind: type[T]) -> T:
     """`body` as `kind`. Unreadable: a field of the wrong type. Unreachable: no JSON at all."""
     try:
         result: T = _decoder(kind).decode(body)
@@ -65,7 +66,7 @@ def decode_object(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     return result
 
 
-def decode_page(body: bytes, kind: type[T]) -> ListPage[T]:
+def decode_page(body: Body, kind: type[T]) -> ListPage[T]:
     """One list answer. The page is decoded at once, and object by object only if that fails."""
     try:
         page: _Page[T] = _decoder(_page_of(kind)).decode(body)
@@ -88,7 +89,7 @@ def _page_of(kind: Any) -> Any:
     return _Page[kind]
 
 
-def identify(body: bytes | msgspec.Raw) -> Identity:
+def identify(body: Body) -> Identity:
     """The identity of an object, all fields empty if not even that can be read."""
     try:
         return decode_object(body, _Bare).metadata
@@ -122,7 +123,7 @@ class LineSplitter:
         return b"".join(self._parts)
 
 
-def _decode_without_nulls(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+def _decode_without_nulls(body: Body, kind: type[T]) -> T:
     try:
         return msgspec.convert(_without_nulls(msgspec.json.decode(body)), kind)
     except msgspec.ValidationError as error:

@@ -5,7 +5,6 @@ failure of the network leaves as `Unreachable`.
 """
 
 import contextlib
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 
@@ -15,6 +14,7 @@ from kube.clock import Clock
 from kube.credentials import Credentials
 from kube.errors import ConfigError, Unreachable
 from kube.logs import get_logger
+from kube.pool import Pool
 from kube.requests import JSON, Call
 from kube.tls import TlsMaterial, build_context, read_material
 from kube.tokens import REREAD_AFTER_S, TokenSource
@@ -24,30 +24,10 @@ log = get_logger(__name__)
 TransportFactory = Callable[[ssl.SSLContext], httpx.AsyncBaseTransport]
 
 _USER_AGENT = "podstamp"
-# Under the idle timeout of kube-apiserver (90 s), so that a reused connection is as a rule alive.
-_KEEPALIVE_EXPIRY_S = 30.0
-# A peer that vanished without a word is noticed in half a minute also where nobody sends anything.
-_TCP_KEEPALIVE = tuple(
-    (socket.IPPROTO_TCP, getattr(socket, name), value)
-    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
-    if hasattr(socket, name)
-)
 
 
-def open_transport(context: ssl.SSLContext) -> httpx.AsyncBaseTransport:
-    """HTTP/1.1 with keep-alive; proxies of the environment are not asked."""
-    return httpx.AsyncHTTPTransport(
-        verify=context,
-        trust_env=False,
-        limits=httpx.Limits(
-            max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE_EXPIRY_S
-        ),
-        socket_options=[(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *_TCP_KEEPALIVE],
-    )
-
-
-class _Pool:
-    """One httpx client and how many requests it is serving."""
+class _Generation:
+    """A client with one state of the TLS material, and how many requests it is serving."""
 
     def __init__(self, material: TlsMaterial, transport: httpx.AsyncBaseTransport) -> None:
         self.material = material
@@ -60,7 +40,7 @@ class Connections:
     """The pool in use, and old ones until their last request is over."""
 
     def __init__(
-        self, credentials: Credentials, clock: Clock, transport: TransportFactory = open_transport
+        self, credentials: Credentials, clock: Clock, transport: TransportFactory = Pool
     ) -> None:
         """ConfigError: material or token cannot be used."""
         self._credentials = credentials
@@ -72,7 +52,7 @@ class Connections:
         except httpx.InvalidURL as error:
             raise ConfigError(f"server {credentials.server!r} is no URL: {error}") from error
         self._pool = self._open(read_material(credentials))
-        self._retired: list[_Pool] = []
+        self._retired: list[_Generation] = []
         self._checked_at = clock.monotonic()
 
     @contextlib.asynccontextmanager
@@ -121,7 +101,7 @@ class Connections:
                 await pool.http.aclose()
 
     def _request(
-        self, pool: _Pool, call: Call, timeout: httpx.Timeout, token: str | None
+        self, pool: _Generation, call: Call, timeout: httpx.Timeout, token: str | None
     ) -> httpx.Request:
         headers = {"accept": JSON, "accept-encoding": "identity", "user-agent": _USER_AGENT}
         if call.body is not None:
@@ -159,9 +139,9 @@ class Connections:
         else:
             await old.http.aclose()
 
-    def _open(self, material: TlsMaterial) -> _Pool:
+    def _open(self, material: TlsMaterial) -> _Generation:
         context = build_context(material, insecure=self._credentials.insecure)
-        return _Pool(material, self._transport(context))
+        return _Generation(material, self._transport(context))
 
 
 def explain(error: BaseException) -> str:
