@@ -19,7 +19,7 @@ from controller.routers.metrics import RouterMetrics
 from controller.routers.probes import Prober
 from controller.routers.sources import Source
 from controller.routers.wake import Spawn, Wake, backoff_s
-from kube.clock import Clock
+from kube.clock import Clock, within
 from kube.errors import KubeError
 from kube.events import EventRecorder, ObjectReference
 from kube.logs import get_logger
@@ -29,6 +29,7 @@ _log = get_logger(__name__)
 # A burst of events is one pass; with many engines a pass takes longer, and so does the wait.
 _DEBOUNCE_S = 0.005
 _DEBOUNCE_LIMIT_S = 0.25
+_CONFIRM_S = 10.0
 _RETRY_FIRST_S = 0.5
 _RETRY_LIMIT_S = 5.0
 
@@ -150,13 +151,14 @@ class Router:
         contradicts the first in the only pass in which nothing could be kept."""
         await self._clock.sleep(self.config.guard.confirm_after_seconds)
         try:
-            second = await self._source.confirm()
-        except KubeError as error:
+            second = await within(self._clock, _CONFIRM_S, self._source.confirm())
+        except (KubeError, TimeoutError) as error:
             self._count_guard("no list")
             self._say("engines cannot be listed a second time; the last list stays", error)
             return None
         kept = lost.intersection(second.serving)
-        contradicted = bool(kept) or (self._first and bool(second.serving))
+        emptied = not self.fleet.serving and bool(second.serving)
+        contradicted = bool(kept) or (self._first and emptied)
         self._count_guard("contradicted" if contradicted else "confirmed")
         if contradicted and self._first:
             return None
@@ -221,7 +223,7 @@ class Router:
                 )
             )
 
-    def _say(self, message: str, error: KubeError) -> None:
+    def _say(self, message: str, error: Exception) -> None:
         if self.error != str(error):
             self.error = str(error)
             _log.warning(message, router=self.config.name, error=error)

@@ -208,6 +208,9 @@ class WorkerReplica:
     async def observe(self) -> None:
         router = self._router
         self._current = False
+        for url in [url for url in self._adding if router.latest_entry(url) is None]:
+            # vllm-router gives up an add when its client hangs up.
+            self._adding.pop(url).cancel()
         answer = await self._call(router.dialect.list_request())
         self._listed = router.dialect.parse_list(answer.status, answer.body)
         present = {base_url(worker.url) for worker in self._listed}
@@ -250,9 +253,6 @@ class WorkerReplica:
         """Removals are awaited, adds are begun: one that hangs must not hold up a ghost's end."""
         router = self._router
         entries = router.entries(desired)
-        for url in [url for url in self._adding if router.latest_entry(url) is None]:
-            # vllm-router gives up an add when its client hangs up.
-            self._adding.pop(url).cancel()
         results = await asyncio.gather(
             *(self._remove(url, replace=False) for url in difference.remove),
             *(self._remove(url, replace=True) for url in difference.change),

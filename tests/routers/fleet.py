@@ -60,9 +60,10 @@ def pod_json(
             "containers": [
                 {
                     "name": "engine",
+                    "image": "engine",
                     "ports": [{"name": n, "containerPort": p} for n, p in ports],
                 },
-                {"name": "sidecar", "ports": []},
+                {"name": "sidecar", "image": "sidecar", "ports": []},
             ],
             "readinessGates": [{"conditionType": t} for t in (gates or {})],
         },

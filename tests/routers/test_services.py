@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from controller.routers.config import EngineSource
-from controller.routers.engines import Engine, Excluded, Reason, fleet_of
+from controller.routers.engines import Engine, Reason, fleet_of
 from controller.routers.services import service_candidates
 from kube.service import EndpointSlice, Service
 
@@ -118,6 +118,5 @@ def test_a_port_by_name_and_an_address_by_cluster_ip() -> None:
 def test_adapters_are_not_compared() -> None:
     [found] = service_candidates([service("a")], [slice_of("a", True)], SOURCE)
     assert isinstance(found, Engine)
-    assert not isinstance(found, Excluded)
     assert found.key.lora_modified_ns is None
     assert found.key.containers == ()
