@@ -8,6 +8,7 @@ that no two readers disagree for longer than one write.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -22,7 +23,7 @@ from certs.steps import Replica
 from kube import paths
 from kube.client import ApiClient
 from kube.clock import Clock
-from kube.errors import KubeError, NotFound
+from kube.errors import AlreadyExists, KubeError, NotFound
 from kube.logs import get_logger
 
 log = get_logger(__name__)
@@ -115,27 +116,23 @@ class Confirmations:
         """Say that replica `identity` serves that certificate, and return what all say."""
         entry = _Entry(served.leaf, served.not_after, now, served.ca)
         data = {replica_key(identity): msgspec.json.encode(entry).decode()}
-        try:
-            return _records(await self._client.patch(self._path, {"data": data}, type=_ConfigMap))
-        except NotFound:
-            body: dict[str, Any] = {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {
-                    "name": self._name,
-                    "namespace": self._namespace,
-                    "labels": _LABELS,
-                },
-                "data": data,
-            }
-            path = paths.configmaps(self._namespace)
+        with contextlib.suppress(NotFound):
+            return await self._patch({"data": data})
+        metadata = {"name": self._name, "namespace": self._namespace, "labels": _LABELS}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+        path = paths.configmaps(self._namespace)
+        with contextlib.suppress(AlreadyExists):  # another replica was the first
             return _records(await self._client.create(path, body, type=_ConfigMap))
+        return await self._patch({"data": data})
 
     async def remove(self, names: Iterable[str], version: str | None = None) -> Records:
         """Take keys away. With `version`, only if nobody wrote since (else Conflict)."""
         body: dict[str, Any] = {"data": {replica_key(name): None for name in names}}
         if version is not None:
             body["metadata"] = {"resourceVersion": version}
+        return await self._patch(body)
+
+    async def _patch(self, body: dict[str, Any]) -> Records:
         return _records(await self._client.patch(self._path, body, type=_ConfigMap))
 
 

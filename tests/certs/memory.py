@@ -25,18 +25,21 @@ SECRET = "/api/v1/namespaces/podstamp-system/secrets/podstamp-webhook-cert"
 REPLICAS = "/api/v1/namespaces/podstamp-system/configmaps/podstamp-webhook-replicas"
 
 
-class Killed(BaseException):
-    """The process of the caller dies here: no handler of errors may see it."""
+class Killed(Exception):
+    """The process of the caller dies here: it is no KubeError, so nobody handles it."""
 
 
 class MemoryApi:
-    """Objects by path. `written` is called after each write, with the path."""
+    """Objects by path.
+
+    `written` is called after each write, with the path; `death` before each, with the user.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.written: Callable[[str], None] = lambda path: None
         self.refuse: Callable[[str, str], int | None] = lambda method, path: None
-        self.kill: dict[str, Death] = {}
+        self.death: Callable[[str], Death | None] = lambda user: None
         self.calls: list[tuple[str, str, str]] = []
         self._version = 0
         self._gate: list[asyncio.Future[None]] | None = None
@@ -62,7 +65,7 @@ class MemoryApi:
         self._gate = []
         tasks = [asyncio.ensure_future(work) for work in works]
         while not all(task.done() for task in tasks):
-            for _ in range(10):
+            for _ in range(3):
                 await asyncio.sleep(0)
             if self._gate:
                 self._gate.pop(random.randrange(len(self._gate))).set_result(None)
@@ -76,15 +79,15 @@ class MemoryApi:
             self._gate.append(turn)
             await turn
         self.calls.append((user, method, path))
-        writes = method != "GET"
-        if writes and self.kill.get(user) == "before":
+        death = self.death(user) if method != "GET" else None
+        if death == "before":
             raise Killed(user)
         refused = self.refuse(method, path)
         if refused:
             code, answer = _status(refused, "Refused", f"{method} {path} is refused")
         else:
             code, answer = self._answer(method, path, body)
-        if writes and self.kill.get(user) == "after":
+        if death == "after":
             raise Killed(user)
         if code >= 400:
             raise status_error(code, msgspec.convert(answer, Status))
@@ -120,7 +123,7 @@ class MemoryApi:
 
 
 class MemoryClient(ApiClient):
-    """A client of `api`; the next write of `user` can be made deadly by `api.kill[user]`."""
+    """A client of `api` for `user`, whose writes `api.death` may make the last."""
 
     def __init__(self, api: MemoryApi, user: str) -> None:
         self._api = api

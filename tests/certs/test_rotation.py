@@ -1,0 +1,313 @@
+"""Several replicas over one API: who wins, what a death leaves behind, who is cut off (nobody)."""
+
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+from cryptography import x509
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from certs.secret import ROTATE
+from certs.settings import CertSettings
+from certs.validity import certificates, fingerprint, inspect
+from tests.certs.memory import REPLICAS, SECRET, Death, Killed, MemoryApi
+from tests.certs.world import DAY, NAMES, Fleet, bundles, install, wipe
+from tests.clock import FakeClock
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SETTLE_S = CertSettings().settle_seconds
+KINDS = ("leaf", "ca")
+
+
+def fleet_of(*names: str, config: CertSettings | None = None) -> Fleet:
+    fleet = Fleet(MemoryApi(), FakeClock(NOW), config or CertSettings())
+    install(fleet.api)
+    for name in names:
+        fleet.start(name)
+    return fleet
+
+
+def ask(fleet: Fleet, what: str) -> None:
+    stored = fleet.api.objects[SECRET]
+    metadata = stored["metadata"] | {"annotations": {ROTATE: what}}
+    fleet.api.put(SECRET, stored | {"metadata": metadata})
+
+
+def secret(fleet: Fleet) -> dict[str, bytes]:
+    return {k: b64decode(v) for k, v in fleet.api.objects[SECRET]["data"].items()}
+
+
+def cas(fleet: Fleet) -> list[str]:
+    return [fingerprint(ca) for ca in certificates(secret(fleet)["ca.crt"])]
+
+
+def leaf(fleet: Fleet) -> str:
+    return fingerprint(certificates(secret(fleet)["tls.crt"])[0])
+
+
+class LaggingServers:
+    """API servers that see a configuration up to `lag_s` late: every version of that time counts.
+
+    After each write, and whenever asked, each replica's certificate has to hold under all of them.
+    """
+
+    def __init__(self, fleet: Fleet, lag_s: float) -> None:
+        self._fleet = fleet
+        self._lag_s = lag_s
+        self._seen: list[tuple[float, dict[str, list[x509.Certificate]]]] = []
+        self.note("")
+        fleet.api.written = self.note
+
+    def note(self, path: str) -> None:
+        self._seen.append((self._fleet.clock.monotonic(), bundles(self._fleet.api)))
+        self.check(path)
+
+    def check(self, when: str = "") -> None:
+        begin = self._fleet.clock.monotonic() - self._lag_s
+        # The version that held at the beginning, and all that came since.
+        first = max((i for i, (at, _) in enumerate(self._seen) if at <= begin), default=0)
+        self._seen = self._seen[first:]
+        for _, trusts in self._seen:
+            assert self._fleet.untrusted(trusts) == [], when
+
+
+@contextmanager
+def served_without_a_break(fleet: Fleet, lag_s: float = SETTLE_S - 1) -> Iterator[LaggingServers]:
+    servers = LaggingServers(fleet, lag_s)
+    yield servers
+    servers.check("in the end")
+    fleet.api.written = lambda path: None
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_of_three_replicas_that_start_at_once_one_makes_the_ca(seed: int) -> None:
+    fleet = fleet_of("a", "b", "c")
+    made = []
+    fleet.api.written = lambda path: made.append(cas(fleet)) if path == SECRET else None
+    looks = [keeper.look() for keeper in fleet.keepers.values()]
+    results = await fleet.api.interleave(Random(seed), looks)
+    assert not [result for result in results if isinstance(result, BaseException)]
+    await fleet.settle()
+    assert len(made) == 1, "the Secret was written more than once"
+    assert {context.fingerprint for context in fleet.contexts.values()} == {leaf(fleet)}
+    for entry, trusted in bundles(fleet.api).items():
+        assert [fingerprint(ca) for ca in trusted] == cas(fleet), entry
+
+
+async def test_a_leaf_is_renewed_at_two_thirds_of_its_life_by_the_same_ca() -> None:
+    fleet = fleet_of("a", "b")
+    await fleet.settle(SETTLE_S)
+    first, ca = leaf(fleet), cas(fleet)
+    with served_without_a_break(fleet):
+        await fleet.clock.advance((59 * DAY).total_seconds())
+        await fleet.settle()
+        assert leaf(fleet) == first
+        await fleet.clock.advance((1.1 * DAY).total_seconds())
+        await fleet.settle()
+    assert leaf(fleet) != first
+    assert cas(fleet) == ca
+    assert {context.fingerprint for context in fleet.contexts.values()} == {leaf(fleet)}
+
+
+async def test_a_ca_is_replaced_at_two_thirds_of_its_life() -> None:
+    fleet = fleet_of("a", "b")
+    await fleet.settle(SETTLE_S)
+    old = cas(fleet)
+    with served_without_a_break(fleet):
+        # A day at a time, as leaves are renewed in between.
+        for _ in range(61):
+            await fleet.clock.advance((20 * DAY).total_seconds())
+            await fleet.settle(2 * SETTLE_S)
+    assert len(cas(fleet)) == 1
+    assert cas(fleet) != old
+
+
+async def test_a_new_ca_comes_in_three_steps_each_after_the_settle_time() -> None:
+    fleet = fleet_of("a", "b")
+    await fleet.settle(SETTLE_S)
+    (old_ca,), old_leaf = cas(fleet), leaf(fleet)
+    with served_without_a_break(fleet):
+        ask(fleet, "ca")
+        await fleet.settle()
+        new_ca = cas(fleet)[0]
+        assert cas(fleet) == [new_ca, old_ca]
+        assert leaf(fleet) == old_leaf
+        await fleet.settle(SETTLE_S - 1, step_s=1)
+        assert leaf(fleet) == old_leaf, "served before every API server knew its CA"
+        await fleet.settle(1, step_s=1)
+        assert leaf(fleet) != old_leaf
+        assert cas(fleet) == [new_ca, old_ca]
+        await fleet.settle(SETTLE_S, step_s=1)
+    assert cas(fleet) == [new_ca]
+    for trusted in bundles(fleet.api).values():
+        assert [fingerprint(ca) for ca in trusted] == [new_ca]
+    assert ROTATE not in fleet.api.objects[SECRET]["metadata"]["annotations"]
+
+
+async def test_the_old_ca_stays_while_one_replica_still_serves_its_leaf() -> None:
+    fleet = fleet_of("a", "slow", "c")
+    await fleet.settle(SETTLE_S)
+    (old_ca,) = cas(fleet)
+    slow = fleet.keepers.pop("slow")  # it serves, but neither looks nor confirms
+    with served_without_a_break(fleet):
+        ask(fleet, "ca")
+        await fleet.settle(12 * SETTLE_S)
+        assert old_ca in cas(fleet)
+        fleet.keepers["slow"] = slow
+        await fleet.settle(2 * SETTLE_S)
+    assert old_ca not in cas(fleet)
+
+
+async def test_a_replica_that_died_holds_the_old_ca_only_until_it_counts_as_lost() -> None:
+    fleet = fleet_of("a", "b")
+    await fleet.settle(SETTLE_S)
+    (old_ca,) = cas(fleet)
+    fleet.kill("b")
+    ask(fleet, "ca")
+    await fleet.settle(fleet.settings.lost_seconds - SETTLE_S)
+    assert old_ca in cas(fleet)
+    await fleet.settle(3 * SETTLE_S)
+    assert old_ca not in cas(fleet)
+    assert list(fleet.api.objects[REPLICAS]["data"]) == ["a"]
+
+
+async def test_a_replica_that_stopped_cleanly_holds_nothing_up() -> None:
+    fleet = fleet_of("a", "b")
+    await fleet.settle(SETTLE_S)
+    (old_ca,) = cas(fleet)
+    await fleet.keepers["b"].stop()
+    fleet.kill("b")
+    ask(fleet, "ca")
+    await fleet.settle(4 * SETTLE_S)
+    assert old_ca not in cas(fleet)
+
+
+async def test_wiped_confirmations_are_not_taken_for_a_fleet_that_is_gone() -> None:
+    fleet = fleet_of("a", "slow")
+    await fleet.settle(SETTLE_S)
+    (old_ca,) = cas(fleet)
+    slow = fleet.keepers.pop("slow")
+    with served_without_a_break(fleet):
+        ask(fleet, "ca")
+        await fleet.settle(3 * SETTLE_S)
+        fleet.api.put(REPLICAS, {"data": {}})
+        await fleet.settle(step_s=1)
+        assert old_ca in cas(fleet), "dropped at once, although it may only have been wiped"
+        fleet.keepers["slow"] = slow
+        await fleet.settle(3 * SETTLE_S)
+    assert old_ca not in cas(fleet)
+
+
+async def test_an_expired_old_leaf_no_longer_holds_the_old_ca() -> None:
+    fleet = fleet_of("a", "slow", config=CertSettings(lost_seconds=86400, leaf_days=1))
+    await fleet.settle(SETTLE_S)
+    (old_ca,) = cas(fleet)
+    fleet.keepers.pop("slow")
+    ask(fleet, "ca")
+    await fleet.settle(5 * SETTLE_S)
+    assert old_ca in cas(fleet)
+    await fleet.clock.advance(86400 - 8 * SETTLE_S)
+    await fleet.settle(9 * SETTLE_S)
+    assert old_ca not in cas(fleet)
+
+
+@pytest.mark.parametrize("text", ["", "Cg==", "!!", "c29tZXRoaW5nIGVsc2U="])
+async def test_wiped_bundles_are_repaired_in_one_look(text: str) -> None:
+    fleet = fleet_of("a", "b")
+    await fleet.settle(SETTLE_S)
+    before = bundles(fleet.api)
+    wipe(fleet.api, text)
+    await fleet.keepers["b"].look()
+    assert bundles(fleet.api) == before
+
+
+@pytest.mark.parametrize("death", ["before", "after"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("nth", range(1, 8))
+async def test_whoever_dies_at_the_nth_write_is_followed_by_another(
+    kind: str, nth: int, death: Death
+) -> None:
+    fleet = fleet_of("a", "b")
+    await fleet.settle(SETTLE_S)
+    old_leaf, old_cas = leaf(fleet), cas(fleet)
+    writes: list[str] = []
+
+    def at_nth(user: str) -> Death | None:
+        writes.append(user)
+        return death if len(writes) == nth else None
+
+    deaths = 0
+    with served_without_a_break(fleet):
+        ask(fleet, kind)
+        fleet.api.death = at_nth
+        for _ in range(16):
+            for name in list(fleet.keepers):
+                deaths += await look(fleet, name)
+            await fleet.clock.advance(SETTLE_S / 2)
+    assert deaths == 1
+    assert leaf(fleet) != old_leaf
+    assert (cas(fleet) != old_cas) == (kind == "ca")
+    assert len(cas(fleet)) == 1
+    assert {context.fingerprint for context in fleet.contexts.values()} == {leaf(fleet)}
+
+
+async def look(fleet: Fleet, name: str) -> bool:
+    """One look of that replica; if it dies over it, another one of that name starts: True."""
+    try:
+        await fleet.keepers[name].look()
+    except Killed:
+        fleet.kill(name)
+        fleet.start(name)
+        return True
+    return False
+
+
+ACTIONS = ("look", "look", "look", "look", "wait", "wait", "ask leaf", "ask ca", "kill", "stop")
+
+
+@settings(
+    max_examples=25, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(
+    actions=st.lists(st.sampled_from(ACTIONS), min_size=10, max_size=40),
+    seed=st.integers(0, 2**32),
+    lag_s=st.floats(0, SETTLE_S - 0.5),
+)
+async def test_whatever_happens_no_leaf_is_served_that_an_api_server_refuses(
+    actions: list[str], seed: int, lag_s: float
+) -> None:
+    random = Random(seed)
+    fleet = fleet_of("a", "b", "c")
+    await fleet.settle(SETTLE_S)
+    doomed: dict[str, Death] = {}
+    fleet.api.death = lambda user: doomed.pop(user, None)
+    with served_without_a_break(fleet, lag_s) as servers:
+        for action in actions:
+            name = random.choice("abc")
+            if action == "wait":
+                await fleet.clock.advance(random.choice((0.5, 3.0, SETTLE_S, 40.0)))
+            elif action.startswith("ask"):
+                ask(fleet, action.removeprefix("ask "))
+            elif action == "stop" and name not in doomed:
+                await fleet.keepers[name].stop()
+                fleet.kill(name)
+                fleet.start(name)
+            elif action == "kill":
+                doomed[name] = random.choice(("before", "after"))
+            looks = [look(fleet, n) for n in fleet.keepers if random.random() < 0.7]
+            await fleet.api.interleave(random, looks)
+            servers.check(action)
+        doomed.clear()
+        await fleet.settle(fleet.settings.lost_seconds + 4 * SETTLE_S, step_s=20)
+    stored = inspect(secret(fleet), NAMES, fleet.clock.now())
+    assert stored.problems == ()
+    assert len(stored.cas) == 1, "the rotation did not come to an end"
+    assert {context.fingerprint for context in fleet.contexts.values()} == {leaf(fleet)}
+    for entry, trusted in bundles(fleet.api).items():
+        assert trusted == list(stored.cas), entry
