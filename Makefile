@@ -47,10 +47,10 @@ format: venv ## let ruff mend what it can
 	$(BIN)/ruff format
 
 manifests: venv ## render manifests/install.yaml
-	$(BIN)/kubectl kustomize manifests/base > manifests/install.yaml
+	$(BIN)/kubectl kustomize manifests/install > manifests/install.yaml
 
 check-manifests: venv
-	@$(BIN)/kubectl kustomize manifests/base | diff -u manifests/install.yaml - >&2 \
+	@$(BIN)/kubectl kustomize manifests/install | diff -u manifests/install.yaml - >&2 \
 		|| { echo "make: manifests/install.yaml is behind manifests/base: run make manifests" >&2; exit 1; }
 
 lock: venv ## write the lock files anew
