@@ -43,6 +43,8 @@ class Request:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.user: User = SYSTEM
+        # Of admission; they go with an error as well.
+        self.warnings: list[str] = []
         self._scope = scope
         self._receive = receive
 
@@ -205,6 +207,7 @@ class Application:
                 answer = await self._handler.handle(request)
             except StatusError as error:
                 answer = _error_response(error, rule)
+                answer.warnings = request.warnings
             except (ClientGone, asyncio.CancelledError):
                 raise
             except Exception as error:  # noqa: BLE001 - the last line of defence of a server
@@ -310,7 +313,7 @@ class Application:
                 if subscription.closed or now >= end:
                     return True
                 subscription.wake.clear()
-                wake_at = min(end, *marks, *([next_mark] if next_mark else []))
+                wake_at = min([end, *marks, *([next_mark] if next_mark else [])])
                 timer = loop.call_at(wake_at, subscription.wake.set)
                 await subscription.wake.wait()
                 timer.cancel()

@@ -198,8 +198,9 @@ def fill_created(metadata: Object, namespace: str) -> None:
 
 def keep_system_fields(metadata: Object, old: Object) -> None:
     """On update the server's own fields win over what the client sent."""
-    if not metadata.get("uid"):
-        metadata["uid"] = old["uid"]
+    for field in ("uid", "namespace"):
+        if not metadata.get(field):
+            _copy_field(field, metadata, old)
     for field in ("creationTimestamp", "generation"):
         _copy_field(field, metadata, old)
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):

@@ -1,4 +1,4 @@
-"""The three patch forms: JSON patch, merge patch, strategic merge.
+"""Merge patch and strategic merge (JSON patch: json_patch.py).
 
 Pure: a patch never changes its operands; the result may share parts with them.
 List merge keys are those of the built-in types.
@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-
-import jsonpatch
-import jsonpointer
 
 from tests.apiserver import errors
 from tests.apiserver.schema import copy
@@ -58,24 +55,6 @@ RETAINED_KEYS = frozenset({"resourceClaims", "strategy", "volumes"})
 
 PRIMITIVE_SETS = frozenset({"finalizers"})
 _DIRECTIVES = ("$patch", "$retainKeys")
-
-
-def json_patch(target: Any, operations: Any) -> Any:
-    """RFC 6902. A body that is no patch is 400; one that does not fit the object is 422."""
-    if not isinstance(operations, list):
-        raise errors.bad_request(
-            "json: cannot unmarshal object into Go value of type jsonpatch.Patch"
-        )
-    try:
-        return jsonpatch.JsonPatch(operations).apply(target)
-    except jsonpatch.InvalidJsonPatch as error:
-        raise errors.bad_request(f"error decoding patch: {error}") from error
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-        raise errors.StatusError(
-            422,
-            "Invalid",
-            f"the server rejected our request due to an error in our request: {error}",
-        ) from error
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

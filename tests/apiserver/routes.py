@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.apiserver import errors, patch
+from tests.apiserver import errors, json_patch, patch
 from tests.apiserver.accept import Accepted, negotiate
 from tests.apiserver.authentication import Authentication
 from tests.apiserver.discovery import Discovery
@@ -182,7 +182,7 @@ class Routes(Handler):
         if validation not in ("Ignore", "Warn", "Strict"):
             raise _invalid_options("fieldValidation", validation, "Ignore", "Strict", "Warn")
         manager = query.get("fieldManager") or ""
-        return Call(request.user, bool(dry_run), validation, manager)
+        return Call(request.user, bool(dry_run), validation, manager, request.warnings)
 
     def _written(
         self, request: Request, resource: Resource, call: Call, record: Record, status: int
@@ -202,7 +202,7 @@ class Routes(Handler):
             )
         operations = parse_json(body)
         if kind == patch.JSON_PATCH:
-            return lambda obj: _object_or_400(patch.json_patch(obj, operations))
+            return lambda obj: _object_or_400(json_patch.apply(obj, operations))
         if not isinstance(operations, dict):
             raise errors.bad_request("error decoding patch: the body is no JSON object")
         if kind == patch.MERGE_PATCH:
