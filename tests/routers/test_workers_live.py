@@ -40,8 +40,10 @@ def errors(loop: RouterLoop) -> list[str]:
 
 def in_step(loop: RouterLoop, count: int) -> bool:
     """Whether the only target was seen to hold so many entries, and no other than it should."""
-    [target] = loop.status()[0]["targets"] or [{"observed": [], "difference": {"": [1]}}]
-    return len(target["observed"]) == count and not any(target["difference"].values())
+    targets = [target for router in loop.status() for target in router["targets"]]
+    return [len(t["observed"]) for t in targets] == [count] and not any(
+        any(target["difference"].values()) for target in targets
+    )
 
 
 async def three(rig: Rig) -> list[Engine]:
