@@ -17,9 +17,12 @@ import msgspec
 from kube.client import ApiClient
 from kube.credentials import Credentials
 from tests.clock import FakeClock
+from tests.kube.pki import TestCa
 from webhook import stamps
 
 SERVER = "https://api.test"
+# Any CA will do, as nothing is sent; loading those of the machine takes long.
+CA = TestCa().cert
 POLICIES = ("podstamp-pods", "podstamp-status", "podstamp-bindings")
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
@@ -39,7 +42,7 @@ class FakeApi:
         self.released = asyncio.Event()
         self.hang: Callable[[str, str], bool] = lambda verb, path: False
         self.client = ApiClient(
-            Credentials(server=SERVER),
+            Credentials(server=SERVER, ca_pem=CA),
             clock=clock,
             transport=lambda context: httpx.MockTransport(self._answer),
         )
