@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from certs.issue import issue_ca, issue_leaf
 from tests.apiserver import EmbeddedCluster
+from tests.cluster import Cluster
 from tests.launch import Launched, launch_webhook
 from tests.webhook.builders import Object
 from webhook.stamps import ENABLED
@@ -27,6 +29,7 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 BYPASS = "tests.example.org/bypass"
 HOLD = "example.org/hold"
+READY_S, POLL_S = 20.0, 0.05
 
 
 def documents(path: Path) -> list[Object]:
@@ -88,7 +91,7 @@ class Answer:
 class Site:
     """Typed access to the API as its administrator, or as anyone."""
 
-    cluster: EmbeddedCluster
+    cluster: Cluster
     http: httpx.Client
     webhook: Launched | None = None
     _names: Iterator[int] = field(default_factory=lambda: iter(range(1, 10**6)))
@@ -120,6 +123,18 @@ class Site:
         body = {"metadata": {"labels": {ENABLED: "true"} | labels}}
         self.must("PATCH", f"/api/v1/namespaces/{namespace}", body)
 
+    def create_pod(self, namespace: str, pod: Object) -> Object:
+        """Store `pod`; on a real server once the namespace has its service account."""
+        deadline = time.monotonic() + READY_S
+        while True:
+            answer = self.call("POST", pods(namespace), pod)
+            missing = "service account" in str(answer.body.get("message", ""))
+            if not missing or time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+        assert answer.ok, answer.body
+        return answer.body
+
     def install(self, *objects: Object) -> None:
         for obj in objects:
             self.must("POST", f"{ADMISSION}/{_plural(obj['kind'])}", obj)
@@ -147,7 +162,7 @@ def _warnings(response: httpx.Response) -> list[str]:
 
 
 @contextmanager
-def open_site(cluster: EmbeddedCluster) -> Iterator[Site]:
+def open_site(cluster: Cluster) -> Iterator[Site]:
     """The API server alone."""
     context = ssl.create_default_context(cadata=cluster.ca_pem)
     with httpx.Client(base_url=cluster.url, verify=context, timeout=20) as http:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 
+from tests.apiserver import EmbeddedCluster
 from tests.webhook.builders import Object
 from tests.webhook.outcomes import Outcome, problems
 from tests.webhook.rows import FENCED_GROUP, FENCED_USER, ROWS, Neighbour, Row
@@ -64,6 +65,7 @@ def _place(site: Site, namespace: str, pod: Object, how: Neighbour | Row) -> Obj
 def _write(
     site: Site, namespace: str, row: Row, stored: Object | None, *, dry_run: bool = False
 ) -> Outcome:
+    assert isinstance(site.cluster, EmbeddedCluster)
     token = site.cluster.token_for(row.user, ["system:masters", *row.groups])
     params = {"dryRun": "All"} if dry_run else {}
     if row.write is None:
