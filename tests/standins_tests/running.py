@@ -1,10 +1,13 @@
 """Runs stand-ins in a test's own event loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
 
 from tests.standins.hosting import S
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -24,12 +27,6 @@ async def running(stand_in: S) -> AsyncIterator[S]:
             await task
 
 
-async def settled() -> None:
-    """Let tasks run until they wait for the network or a clock."""
-    for _ in range(50):
-        await asyncio.sleep(0)
-
-
 async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
     """Wait for what the network brings; TimeoutError if it does not come."""
     async with asyncio.timeout(timeout_s):
@@ -37,3 +34,15 @@ async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
             if holds():
                 return
             await asyncio.sleep(0.001)
+
+
+async def eventually(ask: Callable[[], Awaitable[T]], wanted: T, timeout_s: float = 10.0) -> None:
+    """Ask until the answer is `wanted`; AssertionError with the last one if it never is."""
+    answer = await ask()
+    try:
+        async with asyncio.timeout(timeout_s):
+            while answer != wanted:
+                await asyncio.sleep(0.005)
+                answer = await ask()
+    except TimeoutError:
+        raise AssertionError(f"{answer!r} is not {wanted!r}") from None
