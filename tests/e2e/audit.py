@@ -1,6 +1,6 @@
 """What the service accounts asked the API server for, and which rules of their roles that used."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,12 +65,13 @@ def requests(log: Path) -> Iterator[Request]:
             )
 
 
-def permissions(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Permission]:
-    """Of the roles that have a binding of the same name, as all of podstamp's do."""
+def permissions(manifests: Collection[Mapping[str, Any]]) -> Iterator[Permission]:
+    """Of the roles that are bound; each has the name of the account that it is bound to."""
+    accounts = {m["metadata"]["name"] for m in manifests if m["kind"] == "ServiceAccount"}
     for manifest in manifests:
-        if manifest["kind"] not in ("Role", "ClusterRole"):
-            continue
         metadata = manifest["metadata"]
+        if manifest["kind"] not in ("Role", "ClusterRole") or metadata["name"] not in accounts:
+            continue
         for rule in manifest["rules"]:
             for group in rule["apiGroups"]:
                 for resource in rule["resources"]:
