@@ -67,7 +67,7 @@ class Installation:
 
     def start_webhook(self) -> Launched:
         """Returns when pods are stamped."""
-        config = self._config("webhook", {"certs": {"extraSans": ["127.0.0.1"]}})
+        config = self._config("webhook", {"drainSeconds": 0, "certs": {"extraSans": ["127.0.0.1"]}})
         self.webhook = launch_webhook(
             self.plane.kubeconfig_for_service_account(SYSTEM, "podstamp-webhook"),
             self.folder,
@@ -105,6 +105,10 @@ class Installation:
         )
         return self.controller
 
+    def write_controller_config(self, config: dict[str, Any]) -> None:
+        """A change that the running controller is to see, as through its mounted ConfigMap."""
+        self._config("controller", config)
+
     def stop_controller(self) -> None:
         if self.controller:
             self.controller.stop()
@@ -112,5 +116,6 @@ class Installation:
 
     def _config(self, name: str, content: dict[str, Any]) -> Path:
         path = self.folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(content))
-        return path
+        unfinished = path.with_suffix(".new")
+        unfinished.write_text(yaml.safe_dump(content))
+        return unfinished.replace(path)
