@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.apiserver.events import from_core, to_core
 from tests.apiserver.schema import Decoder, decoder
 from tests.apiserver.strategies import Strategy, strategy_for
 
@@ -91,7 +92,7 @@ def _builtin(
         plural,
         kind,
         namespaced,
-        strategy=strategy_for(more["storage"]),
+        strategy=strategy_for(storage),
         decode=decoder(model),
         model=model,
         singular=kind.lower(),
@@ -114,8 +115,6 @@ _RBAC = "rbac.authorization.k8s.io"
 
 def builtin_resources() -> list[Resource]:
     """Every resource that is there from the start."""
-    from tests.apiserver.events import from_core, to_core
-
     strict: dict[str, Any] = {"unconditional_update": False}
     upsert: dict[str, Any] = {"create_on_update": True}
     return [

@@ -9,7 +9,7 @@ import base64
 import binascii
 import itertools
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -64,11 +64,6 @@ class ListRequest:
             _number(query, "timeoutSeconds"),
             initial in ("true", "1"),
         )
-
-    def with_name(self, name: str) -> ListRequest:
-        """The same for one object only, as a watch of a single object asks."""
-        term = f"metadata.name={name}"
-        return replace(self, fields=f"{self.fields},{term}" if self.fields else term)
 
     def predicate(self, resource: Resource) -> Predicate | None:
         return predicate(self.labels, self.fields, resource.fields)

@@ -41,7 +41,7 @@ def default(pod: Object) -> None:
     if not spec.get("preemptionPolicy"):
         spec["preemptionPolicy"] = "PreemptLowerPriority"
     spec.setdefault("priority", 0)
-    for field in ("containers", "initContainers"):
+    for field in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(field, ()):
             _default_container(container)
 
@@ -217,11 +217,9 @@ def prepare_ephemeral(pod: Object, old: Object) -> None:
     """Only spec.ephemeralContainers may differ from the stored pod."""
     added = pod["spec"].get("ephemeralContainers")
     pod["metadata"] = {**old["metadata"], "resourceVersion": pod["metadata"].get("resourceVersion")}
-    pod["spec"] = dict(old["spec"])
+    pod["spec"] = {k: v for k, v in old["spec"].items() if k != "ephemeralContainers"}
     if added:
         pod["spec"]["ephemeralContainers"] = added
-        for container in added:
-            _default_container(container)
     if "status" in old:
         pod["status"] = old["status"]
 

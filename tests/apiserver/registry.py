@@ -27,7 +27,6 @@ from tests.apiserver.metadata import (
 )
 from tests.apiserver.schema import WrongType, copy
 from tests.apiserver.storage import Record, Storage
-from tests.apiserver.strategies import new_event_causes
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -252,8 +251,8 @@ class Registry:
             causes += resource.strategy.validate(obj)
             if old is not None:
                 causes += resource.strategy.validate_update(obj, old)
-            elif resource.to_storage is not None:
-                causes += new_event_causes(obj)
+            else:
+                causes += resource.strategy.validate_create(obj)
         if causes:
             name = obj["metadata"].get("name") or ""
             raise errors.invalid(resource.group, resource.kind, name, causes)

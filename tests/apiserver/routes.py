@@ -104,9 +104,9 @@ class Routes(Handler):
         place = place_of(request.path)
         if place is None or not place.plural:
             return "get"
-        if request.query.get("watch") in ("true", "1"):
-            return "watch"
-        return "get" if place.name else "list"
+        if place.name:
+            return "get"
+        return "watch" if request.query.get("watch") in ("true", "1") else "list"
 
     async def handle(self, request: Request) -> Response | Stream:
         path = request.path
@@ -142,8 +142,6 @@ class Routes(Handler):
                 return await self._collection(request, target)
             if target.subresource not in ("", "status", "ephemeralcontainers", "resize"):
                 raise errors.method_not_allowed()
-            if self.verb(request) == "watch":
-                return self._watch(request, target)
             accepted = negotiate(request.headers.get("accept", ""))
             record = self._registry.get(target)
             return Response(render(resource, accepted, record))
@@ -281,8 +279,6 @@ class Routes(Handler):
     def _watch(self, request: Request, target: Target) -> Stream:
         resource, query = target.resource, request.query
         wanted = ListRequest.of(query, watch=True)
-        if target.name:
-            wanted = wanted.with_name(target.name)
         accepted = negotiate(request.headers.get("accept", ""))
         timeout_s = float(wanted.timeout_s or random.uniform(1800, 3600))
         every = (

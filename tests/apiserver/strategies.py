@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.apiserver import pods
+from tests.apiserver import events, pods
 from tests.apiserver.errors import Cause
 from tests.apiserver.metadata import forbidden_field, invalid_value, now_text, required
 
@@ -66,6 +66,7 @@ class Strategy:
     prepare_update: Callable[[Object, Object], None] = _nothing_to_old
     prepare_status: Callable[[Object, Object], None] = _status_only
     validate: Callable[[Object], list[Cause]] = _no_causes
+    validate_create: Callable[[Object], list[Cause]] = _no_causes
     validate_update: Callable[[Object, Object], list[Cause]] = _no_update_causes
     generation: bool = False
     grace_seconds: Callable[[Object, int | None], int] | None = None
@@ -215,38 +216,6 @@ def _selector_immutable(obj: Object, old: Object) -> list[Cause]:
         why = "field is immutable"
         return [invalid_value("spec.selector", obj["spec"].get("selector"), why)]
     return []
-
-
-# events
-
-
-def _event_validate(obj: Object) -> list[Cause]:
-    involved = obj.get("involvedObject") or {}
-    namespace = obj["metadata"].get("namespace")
-    if involved.get("namespace", namespace if involved.get("kind") else "default") != namespace:
-        why = "does not match event.namespace"
-        return [invalid_value("involvedObject.namespace", involved.get("namespace"), why)]
-    return []
-
-
-def new_event_causes(obj: Object) -> list[Cause]:
-    """What an events.k8s.io/v1 Event needs beyond a core one; `obj` is in the stored shape."""
-    causes = [
-        required(shown)
-        for field, shown in (
-            ("eventTime", "eventTime"),
-            ("reportingComponent", "reportingController"),
-            ("reportingInstance", "reportingInstance"),
-            ("action", "action"),
-            ("reason", "reason"),
-        )
-        if not obj.get(field)
-    ]
-    if obj.get("type") not in ("Normal", "Warning"):
-        causes.append(invalid_value("type", obj.get("type", ""), "has invalid value"))
-    if len(obj.get("message", "")) > 1024:
-        causes.append(invalid_value("note", "", "can have at most 1024 characters"))
-    return causes
 
 
 # leases
@@ -431,7 +400,12 @@ _TABLE: dict[str, Strategy] = {
         validate=_service_validate,
     ),
     "nodes": Strategy(prepare_update=_keep_status),
-    "events": Strategy(validate=_event_validate),
+    "events": Strategy(validate=events.validate),
+    "events.events.k8s.io": Strategy(
+        validate=events.validate,
+        validate_create=events.validate_new,
+        validate_update=events.validate_new_update,
+    ),
     "leases.coordination.k8s.io": Strategy(validate=_lease_validate),
     "deployments.apps": _WORKLOAD,
     "replicasets.apps": _WORKLOAD,
@@ -473,5 +447,6 @@ _TABLE: dict[str, Strategy] = {
 }
 
 
-def strategy_for(storage: str) -> Strategy:
-    return _TABLE.get(storage, Strategy())
+def strategy_for(resource: str) -> Strategy:
+    """`resource` is plural.group."""
+    return _TABLE.get(resource, Strategy())

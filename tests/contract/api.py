@@ -60,7 +60,7 @@ class Api:
     def watch(self, path: str, **query: Any) -> Iterator[Iterator[Object]]:
         """The events of a watch, which ends by itself after 10 s at the latest."""
         params = {"watch": "true", "timeoutSeconds": 10, **query}
-        with self.client.stream("GET", path, params=params, timeout=20) as response:
+        with self.client.stream("GET", path, params=params, timeout=90) as response:
             assert response.status_code == 200, response.read()
             yield (msgspec.json.decode(line) for line in _lines(response))
 

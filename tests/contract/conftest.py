@@ -17,7 +17,7 @@ from tests.contract.api import Api
 def api(cluster: Cluster) -> Iterator[Api]:
     """The administrator's calls."""
     context = ssl.create_default_context(cadata=cluster.ca_pem)
-    headers = {"Authorization": f"Bearer {cluster.token}"}
+    headers = {"Authorization": f"Bearer {cluster.token}", "Accept-Encoding": "identity"}
     with httpx.Client(base_url=cluster.url, verify=context, headers=headers) as client:
         yield Api(client)
 

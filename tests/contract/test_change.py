@@ -309,3 +309,8 @@ def test_a_lease_has_to_be_updated_with_its_version(api: Api, namespace: str) ->
     status = refused(api.put(f"{path}/l", made), 422, "Invalid")
     assert "metadata.resourceVersion" in status["message"]
     assert "must be specified for an update" in status["message"]
+
+
+def test_a_json_patch_may_replace_an_absent_key_of_a_map(api: Api, web: str) -> None:
+    operation = {"op": "replace", "path": "/metadata/annotations/zz", "value": "9"}
+    assert api.change(web, [operation], JSON_PATCH)["metadata"]["annotations"]["zz"] == "9"

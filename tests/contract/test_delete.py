@@ -196,12 +196,16 @@ def test_a_namespace_goes_with_what_is_in_it(api: Api, namespace: str, pods: str
     status = refused(api.post(f"{path}/configmaps", configmap("c")), 403, "Forbidden")
     assert "because it is being terminated" in status["message"]
     assert status["details"]["causes"][0]["reason"] == "NamespaceTerminating"
-    with api.watch(pods) as events:
+    with api.watch(pods, timeoutSeconds=60) as events:
         assert any("deletionTimestamp" in event["object"]["metadata"] for event in events)
     assert api.read(path)["status"]["phase"] == "Terminating"
     version = api.read(path)["metadata"]["resourceVersion"]
     api.change(f"{pods}/a", {"metadata": {"finalizers": None}})
-    one = {"fieldSelector": f"metadata.name={namespace}", "resourceVersion": version}
+    one = {
+        "fieldSelector": f"metadata.name={namespace}",
+        "resourceVersion": version,
+        "timeoutSeconds": 60,
+    }
     with api.watch("/api/v1/namespaces", **one) as events:
         assert any(event["type"] == "DELETED" for event in events)
 
