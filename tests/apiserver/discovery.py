@@ -9,7 +9,7 @@ from tests.apiserver import errors
 from tests.apiserver.http import Request, Response, json_response
 from tests.apiserver.kinds import Kinds, Object, Resource
 
-_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_AGGREGATED = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str]] = {
     "binding": ("", "v1", "Binding"),
@@ -70,9 +70,7 @@ class Discovery:
     def _root(self, root: str, request: Request) -> Response:
         groups = self._groups()
         wanted = [""] if root == "api" else [group for group in groups if group]
-        if "as=APIGroupDiscoveryList" in request.headers.get("accept", "") and (
-            "v=v2," in request.headers["accept"] + ","
-        ):
+        if _wants_aggregated(request.headers.get("accept", "")):
             body = {
                 "kind": "APIGroupDiscoveryList",
                 "apiVersion": "apidiscovery.k8s.io/v2",
@@ -80,7 +78,7 @@ class Discovery:
                 "items": [self._aggregated(group, groups[group]) for group in wanted],
             }
             response = json_response(body)
-            response.headers.append((b"content-type", _AGGREGATED.encode()))
+            response.content_type = _AGGREGATED
             return response
         if root == "api":
             return json_response({"kind": "APIVersions", "versions": groups[""]})
@@ -174,6 +172,13 @@ class Discovery:
                     entry[field] = flat[field]
             listed.append(entry)
         return listed
+
+
+def _wants_aggregated(accept: str) -> bool:
+    """Whether the v2 form is among those asked for; older forms of it are not served."""
+    wanted = {"as=APIGroupDiscoveryList", "v=v2", "g=apidiscovery.k8s.io"}
+    clauses = (clause.split(";") for clause in accept.split(","))
+    return any(wanted <= {part.strip() for part in clause} for clause in clauses)
 
 
 def _group(group: str, versions: list[str]) -> Object:

@@ -135,6 +135,7 @@ class Response:
     status: int = 200
     warnings: Iterable[str] = ()
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    content_type: bytes = b"application/json"
 
 
 @dataclass(slots=True)
@@ -230,7 +231,7 @@ class Application:
 
     async def _answer(self, response: Response, send: Send, rule: Rule | None) -> None:
         headers = [
-            _JSON,
+            (b"content-type", response.content_type),
             (b"content-length", str(len(response.body)).encode()),
             (b"cache-control", b"no-cache, private"),
             *response.headers,

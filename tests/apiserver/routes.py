@@ -111,7 +111,7 @@ class Routes(Handler):
     async def handle(self, request: Request) -> Response | Stream:
         path = request.path
         if path in _HEALTH:
-            return Response(b"ok", headers=[(b"content-type", b"text/plain")])
+            return Response(b"ok", content_type=b"text/plain; charset=utf-8")
         if path == "/version" or path == "/version/":
             return json_response(self._version)
         if path.startswith("/openapi/"):
