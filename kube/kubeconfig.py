@@ -121,7 +121,7 @@ def resolve(paths: Sequence[Path], context: str | None = None) -> Resolved:
 def decode_pem(data: str, what: str) -> str:
     """The text of a base64 `…-data` value. ConfigError naming `what` if it is none."""
     try:
-        return base64.b64decode(data, validate=False).decode("ascii")
+        return base64.b64decode("".join(data.split()), validate=True).decode("ascii")
     except (binascii.Error, ValueError) as error:
         raise ConfigError(f"kubeconfig: {what} is not base64 of PEM text") from error
 

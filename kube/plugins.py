@@ -63,7 +63,9 @@ def _ask_provider(resolved: Resolved, paths: Sequence[Path]) -> Issued:
             client_configuration=configuration,
         )
     except (errors.ConfigException, OSError) as error:
-        raise ConfigError(f"{paths[0]}: the auth-provider failed: {error}") from error
+        # What follows quotes the user's entry, with its secrets.
+        reason = str(error).partition(" in ")[0]
+        raise ConfigError(f"{paths[0]}: the auth-provider failed: {reason}") from error
     value = configuration.api_key.get("BearerToken", "").removeprefix("Bearer ")
     if not value:
         raise ConfigError(f"{paths[0]}: the auth-provider gave no token")

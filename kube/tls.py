@@ -34,8 +34,12 @@ def read_material(credentials: Credentials) -> TlsMaterial:
 def build_context(material: TlsMaterial, *, insecure: bool) -> ssl.SSLContext:
     """A client context. ConfigError: the material is no PEM, or certificate and key differ."""
     try:
-        cadata = material.ca.decode("ascii") if material.ca is not None else None
-        context = ssl.create_default_context(cadata=cadata)
+        if material.ca is None:
+            context = ssl.create_default_context()
+        else:
+            # Loaded apart: given an empty text, the function above would trust the whole web.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_verify_locations(cadata=material.ca.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"the cluster's CA certificate cannot be used: {error}") from error
     # Python 3.13 asks for extensions that the CAs of many clusters (kubeadm's) do not have.
@@ -46,6 +50,11 @@ def build_context(material: TlsMaterial, *, insecure: bool) -> ssl.SSLContext:
     if material.cert is not None and material.key is not None:
         _load_pair(context, material.cert, material.key)
     return context
+
+
+def plain_context() -> ssl.SSLContext:
+    """For a server without TLS, such as `kubectl proxy`: trusts nobody and is never used."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:

@@ -5,6 +5,7 @@ failure of the network leaves as `Unreachable`.
 """
 
 import contextlib
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 
@@ -16,7 +17,7 @@ from kube.errors import ConfigError, Unreachable
 from kube.logs import get_logger
 from kube.pool import Pool
 from kube.requests import JSON, Call
-from kube.tls import TlsMaterial, build_context, read_material
+from kube.tls import TlsMaterial, build_context, plain_context, read_material
 from kube.tokens import REREAD_AFTER_S, TokenSource
 
 log = get_logger(__name__)
@@ -47,10 +48,10 @@ class Connections:
         self._clock = clock
         self._transport = transport
         self._tokens = TokenSource(credentials, clock)
-        try:
-            httpx.URL(credentials.server)
-        except httpx.InvalidURL as error:
-            raise ConfigError(f"server {credentials.server!r} is no URL: {error}") from error
+        url = httpx.URL(credentials.server)
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ConfigError(f"server {credentials.server!r} is no http or https URL")
+        self._is_tls = url.scheme == "https"
         self._pool = self._open(read_material(credentials))
         self._retired: list[_Generation] = []
         self._checked_at = clock.monotonic()
@@ -140,7 +141,10 @@ class Connections:
             await old.http.aclose()
 
     def _open(self, material: TlsMaterial) -> _Generation:
-        context = build_context(material, insecure=self._credentials.insecure)
+        if self._is_tls:
+            context = build_context(material, insecure=self._credentials.insecure)
+        else:
+            context = plain_context()
         return _Generation(material, self._transport(context))
 
 
@@ -154,6 +158,10 @@ def explain(error: BaseException) -> str:
     while link is not None:
         if isinstance(link, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted: {link.verify_message}"
+        if isinstance(link, ssl.SSLError):
+            return f"TLS failed: {link.reason or link}"
+        if isinstance(link, OSError) and link.errno is not None and link.errno > 0:
+            return os.strerror(link.errno).lower()
         if isinstance(link, OSError) and link.strerror:
             return link.strerror.lower()
         link = link.__cause__ or link.__context__
