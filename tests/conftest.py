@@ -27,7 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     real: bool = config.getoption("--control-plane")
-    kept, dropped = [], []
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
     for item in items:
         only_real = "e2e" in item.path.relative_to(ROOT / "tests").parts
         both = "cluster" in getattr(item, "fixturenames", ())
