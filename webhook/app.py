@@ -1,59 +1,54 @@
-"""The two admission endpoints as a bare ASGI application.
+"""The two admission endpoints: from the parts of an HTTP call to a reply.
 
 Invariant: one review costs one decode, the rules and one encode; nothing here waits for the
-network but the confirming read, and an exception of ours becomes HTTP 500, not a verdict.
+network but the confirming read, and an exception of ours is no verdict: it leaves as it is.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kube.logs import get_logger
 from webhook import answer
 from webhook.case import EMPTY_VIEW
 from webhook.durations import parse_duration
-from webhook.review import Malformed, NotAReview, Request, decode_review
+from webhook.judge import with_warning
+from webhook.neighbours import unconfirmed_conflict
+from webhook.review import Malformed, NotAReview, decode_review
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import Awaitable, Callable
 
-    from webhook.case import StoreView
+    from webhook.case import StoreView, Suspicion
     from webhook.conflicts import Confirmer
     from webhook.judge import Judge, Verdict
     from webhook.metrics import Tally
 
-    Message = MutableMapping[str, Any]
-    Receive = Callable[[], Awaitable[Message]]
-    Send = Callable[[Message], Awaitable[None]]
-
 log = get_logger(__name__)
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
-"""An API server takes objects of up to 3 MiB; an UPDATE review carries two of them."""
+"""An API server takes objects of up to 3 MiB; the review of an UPDATE carries two of them."""
 
 DEFAULT_DEADLINE_S: Final = 5.0
-_ANSWER_S: Final = 0.25
+ANSWER_S: Final = 0.25
 """What stays of the deadline for the answer to travel back."""
 
-_MUTATE: Final = "mutate"
-_VALIDATE: Final = "validate"
-_JSON: Final = (b"content-type", b"application/json")
-_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
-_CLOSE: Final = (b"connection", b"close")
+MUTATE: Final = b"/mutate"
+VALIDATE: Final = b"/validate"
+_NAMES: Final = {MUTATE: "mutate", VALIDATE: "validate"}
+JSON: Final = b"application/json"
+TEXT: Final = b"text/plain; charset=utf-8"
 
 
-class _Refused(Exception):
-    """The call is answered by an HTTP error and a line of text."""
+class Reply(NamedTuple):
+    """What goes back. `close`: the connection cannot be used again."""
 
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-class _Gone(Exception):
-    """The client left before its body was whole."""
+    status: int
+    content_type: bytes
+    content: bytes
+    close: bool = False
 
 
 class RandomBytes:
@@ -67,16 +62,17 @@ class RandomBytes:
 
     def take(self, count: int) -> bytes:
         """The next `count` bytes; no byte is given out twice."""
-        if self._at + count > len(self._block):
-            self._block = os.urandom(4096)
-            self._at = 0
-        taken = self._block[self._at : self._at + count]
-        self._at += count
+        end = self._at + count
+        if end > len(self._block):
+            self._block = os.urandom(max(4096, count))
+            self._at, end = 0, count
+        taken = self._block[self._at : end]
+        self._at = end
         return taken
 
 
 class AdmissionApp:
-    """`draining` set to True makes every answer close its connection."""
+    """`draining` set to True makes every reply close its connection."""
 
     def __init__(
         self,
@@ -98,116 +94,69 @@ class AdmissionApp:
         self._monotonic = monotonic
         self._random_bytes = random_bytes or RandomBytes().take
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise RuntimeError(f"admission speaks HTTP, not {scope['type']}")
-        started = self._monotonic()
-        try:
-            endpoint = _check_call(scope)
-            body = await _read_body(scope["headers"], receive)
-            read = self._monotonic()
-            request = decode_review(body)
-            verdict = self._judge_request(endpoint, request)
-            if verdict.suspicion is not None and self._confirmer is not None:
-                budget_s = _deadline_s(scope) - _ANSWER_S - (self._monotonic() - started)
-                verdict = await self._confirmer.decide(verdict, verdict.suspicion, budget_s)
-            content = answer.answer(request.uid, verdict)
-            self._tally.review(endpoint, request.operation, verdict, self._monotonic() - read)
-            await self._send(send, 200, _JSON, content)
-        except Malformed as error:
-            self._tally.malformed(endpoint, self._monotonic() - read)
-            await self._send(send, 200, _JSON, answer.errored(error.uid, str(error)))
-        except NotAReview as error:
-            await self._refuse(send, 400, str(error))
-        except _Refused as error:
-            await self._refuse(send, error.status, str(error))
-        except _Gone:
-            return
-        except Exception:
-            # The server logs the traceback and answers 500; failurePolicy decides from there.
-            self._tally.failed(500)
-            raise
+    def refuse(self, method: bytes, path: bytes, content_type: bytes, length: int) -> Reply | None:
+        """What can be refused before the body is there; `length` is 0 while unknown."""
+        if path not in _NAMES:
+            return self.failure(404, "only /mutate and /validate are served here")
+        if method != b"POST":
+            return self.failure(405, f"{path.decode()} takes POST")
+        if content_type != JSON and content_type.partition(b";")[0].strip().lower() != JSON:
+            return self.failure(415, "a review is sent as application/json")
+        if length > MAX_BODY_BYTES:
+            return self.failure(413, f"a review of more than {MAX_BODY_BYTES} bytes is not taken")
+        return None
 
-    def _judge_request(self, endpoint: str, request: Request) -> Verdict:
-        if endpoint is _MUTATE:
-            return self._judge.mutate(request, self._now_ns(), self._random_bytes(10))
-        return self._judge.validate(request, self._now_ns(), self._view)
-
-    async def _refuse(self, send: Send, status: int, text: str) -> None:
+    def failure(self, status: int, text: str) -> Reply:
+        """An HTTP error; the rest of the call may still be under way, so the connection ends."""
         self._tally.failed(status)
         log.warning("not an admission call", status=status, why=text)
-        # The rest of the body may still be under way, so the connection cannot be used again.
-        await self._send(send, status, _TEXT, text.encode(errors="replace"), close=True)
+        return Reply(status, TEXT, f"{text}\n".encode(errors="replace"), close=True)
 
-    async def _send(
-        self,
-        send: Send,
-        status: int,
-        content_type: tuple[bytes, bytes],
-        content: bytes,
-        close: bool = False,
-    ) -> None:
-        headers = [content_type, (b"content-length", b"%d" % len(content))]
-        if close or self.draining:
-            headers.append(_CLOSE)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
+    def review(self, path: bytes, query: bytes, body: bytes) -> Reply | Awaitable[Reply]:
+        """The reply to a whole call that was not refused; to be awaited if another pod has to be
+        looked at first. Any exception is a fault of ours: HTTP 500."""
+        endpoint = _NAMES[path]
+        started = self._monotonic()
+        try:
+            request = decode_review(body)
+            if path == MUTATE:
+                verdict = self._judge.mutate(request, self._now_ns(), self._random_bytes(10))
+            else:
+                verdict = self._judge.validate(request, self._now_ns(), self._view)
+        except Malformed as error:
+            self._tally.malformed(endpoint, self._monotonic() - started)
+            return Reply(200, JSON, answer.errored(error.uid, str(error)))
+        except NotAReview as error:
+            return self.failure(400, str(error))
+        if verdict.suspicion is not None:
+            deadline = started + deadline_s(query) - ANSWER_S
+            return self._confirm(endpoint, request.uid, verdict, verdict.suspicion, deadline)
+        content = answer.answer(request.uid, verdict)
+        self._tally.review(endpoint, request.operation, verdict, self._monotonic() - started)
+        return Reply(200, JSON, content)
 
+    async def _confirm(
+        self, endpoint: str, uid: str, verdict: Verdict, suspicion: Suspicion, deadline: float
+    ) -> Reply:
+        started = self._monotonic()
+        if self._confirmer is None:
+            verdict = with_warning(verdict, unconfirmed_conflict(suspicion))
+        else:
+            verdict = await self._confirmer.decide(verdict, suspicion, deadline - started)
+        self._tally.review(endpoint, "CREATE", verdict, self._monotonic() - started)
+        return Reply(200, JSON, answer.answer(uid, verdict))
 
-def _check_call(scope: Any) -> str:
-    path = scope["path"]
-    if path == "/mutate":
-        endpoint = _MUTATE
-    elif path == "/validate":
-        endpoint = _VALIDATE
-    else:
-        raise _Refused(404, "only /mutate and /validate are served here")
-    if scope["method"] != "POST":
-        raise _Refused(405, f"{path} takes POST")
-    return endpoint
-
-
-async def _read_body(headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes:
-    """The body, if it is JSON of a sensible size by its headers and in fact."""
-    is_json = False
-    for name, value in headers:
-        if name == b"content-type":
-            is_json = value.partition(b";")[0].strip().lower() == b"application/json"
-        elif name == b"content-length" and int(value) > MAX_BODY_BYTES:
-            raise _Refused(413, _TOO_LARGE)
-    if not is_json:
-        raise _Refused(415, "a review is sent as application/json")
-    message = await receive()
-    if not message.get("more_body"):
-        return _chunk(message)
-    chunks, size = [], 0
-    while True:
-        chunk = _chunk(message)
-        size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            raise _Refused(413, _TOO_LARGE)
-        chunks.append(chunk)
-        if not message.get("more_body"):
-            return b"".join(chunks)
-        message = await receive()
+    def failed(self) -> None:
+        """Count an exception of ours."""
+        self._tally.failed(500)
 
 
-_TOO_LARGE: Final = f"a review of more than {MAX_BODY_BYTES} bytes is not taken"
-
-
-def _chunk(message: Message) -> bytes:
-    if message["type"] == "http.disconnect":
-        raise _Gone
-    body: bytes = message.get("body", b"")
-    return body
-
-
-def _deadline_s(scope: Any) -> float:
+def deadline_s(query: bytes) -> float:
     """How long the API server waits, from its `timeout` query; it sends a Go duration."""
-    for pair in scope["query_string"].split(b"&"):
+    for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")
         if name == b"timeout":
-            seconds = parse_duration(value.decode("ascii", "replace"))
+            seconds = parse_duration(value.decode("utf-8", "replace"))
             if seconds is not None:
                 return seconds
     return DEFAULT_DEADLINE_S

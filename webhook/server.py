@@ -7,24 +7,27 @@ address leaves the Service, then a bounded wait for what is in flight; a second 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import socket
-from typing import TYPE_CHECKING, Any
-
-import uvicorn
+from typing import TYPE_CHECKING, Any, Final
 
 from kube.errors import ConfigError
 from kube.logs import get_logger
+from webhook.protocol import AdmissionProtocol
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
 
     from webhook.app import AdmissionApp
     from webhook.config import WebhookConfig
 
 log = get_logger(__name__)
+
+
+_BACKLOG: Final = 1024
+_TLS_S: Final = 10.0
+"""For a TLS handshake, and for a client's goodbye."""
 
 
 class Stop:
@@ -43,6 +46,22 @@ class Stop:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.request)
 
+    async def sleep(self, seconds: float) -> None:
+        """Return after `seconds`, or at once when the stop is forced."""
+        await self.within(asyncio.sleep(seconds), seconds)
+
+    async def within(self, work: Coroutine[Any, Any, Any], seconds: float) -> None:
+        """Return when `work` is done, after `seconds`, or when the stop is forced."""
+        working: asyncio.Future[Any] = asyncio.ensure_future(work)
+        forced: asyncio.Future[Any] = asyncio.ensure_future(self.forced.wait())
+        try:
+            await asyncio.wait(
+                {working, forced}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            working.cancel()
+            forced.cancel()
+
 
 class AdmissionServer:
     """`app` behind TLS on a port of its own; `started` is called when connections are taken."""
@@ -56,28 +75,14 @@ class AdmissionServer:
         started: Callable[[], None] = lambda: None,
     ) -> None:
         self._app = app
+        self._context = context
         self._config = config
         self._stop = stop
+        self._on_started = started
         self._socket: socket.socket | None = None
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                date_header=False,
-                backlog=1024,
-                timeout_keep_alive=config.keep_alive_seconds,
-                timeout_graceful_shutdown=max(1, round(config.stop_seconds)),
-                ssl_context_factory=lambda _config, _default: context,
-            ),
-            started,
-        )
+        self._connections: set[AdmissionProtocol] = set()
+        self._lost = asyncio.Event()
+        self.started = False
 
     def bind(self) -> int:
         """Take the port, without answering yet; returns it. ConfigError: it is not to be had."""
@@ -102,59 +107,39 @@ class AdmissionServer:
         if self._socket is None:
             self.bind()
         assert self._socket is not None
-        serving: asyncio.Future[Any] = asyncio.ensure_future(
-            self._server.serve(sockets=[self._socket])
+        server = await asyncio.get_running_loop().create_server(
+            self._connect,
+            sock=self._socket,
+            ssl=self._context,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=_TLS_S,
+            ssl_shutdown_timeout=_TLS_S,
         )
         try:
-            await _first(serving, self._stop.requested.wait())
-            if not serving.done():
-                await self._drain(serving)
+            self.started = True
+            self._on_started()
+            await self._stop.requested.wait()
+            self._app.draining = True
+            log.info("stopping", drain_s=self._config.drain_seconds)
+            await self._stop.sleep(self._config.drain_seconds)
+            server.close()
+            for connection in tuple(self._connections):
+                connection.shutdown()
+            await self._stop.within(self._all_closed(), self._config.stop_seconds)
         finally:
-            self._server.should_exit = self._server.force_exit = True
-            await serving
-            self._socket.close()
+            server.close()
+            for connection in tuple(self._connections):
+                connection.abort()
 
-    @property
-    def started(self) -> bool:
-        """Whether connections are taken."""
-        return self._server.started
+    def _connect(self) -> AdmissionProtocol:
+        return AdmissionProtocol(
+            self._app,
+            self._connections,
+            idle_s=self._config.keep_alive_seconds,
+            lost=self._lost.set,
+        )
 
-    async def _drain(self, serving: asyncio.Future[Any]) -> None:
-        self._app.draining = True
-        log.info("stopping", drain_s=self._config.drain_seconds)
-        forced: asyncio.Future[Any] = asyncio.ensure_future(self._stop.forced.wait())
-        try:
-            await asyncio.wait(
-                {forced, serving},
-                timeout=self._config.drain_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            self._server.should_exit = True
-            self._server.force_exit = self._stop.forced.is_set()
-            await asyncio.wait({forced, serving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            forced.cancel()
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_started = started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._on_started()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals belong to the process, which stops more than this server."""
-        yield
-
-
-async def _first(serving: asyncio.Future[Any], other: Coroutine[Any, Any, Any]) -> None:
-    """Return when one of the two is done."""
-    waiting: asyncio.Future[Any] = asyncio.ensure_future(other)
-    try:
-        await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
+    async def _all_closed(self) -> None:
+        while self._connections:
+            self._lost.clear()
+            await self._lost.wait()

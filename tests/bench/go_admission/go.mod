@@ -1,0 +1,3 @@
+module podstamp.dev/bench/admission
+
+go 1.22
