@@ -18,6 +18,11 @@ from tests.apiserver.storage import Change, Object
 _log = logging.getLogger(__name__)
 
 
+NAMESPACE_GRACE_S = 1.0
+"""How long a deleted namespace is left alone, so that `kubectl delete -f` still finds what is in
+it. The real controller waits for 5 s."""
+
+
 class Key(NamedTuple):
     storage: str
     namespace: str
@@ -41,15 +46,13 @@ def _owners(obj: Object) -> set[str]:
 
 
 class Collector:
-    """`namespace_grace_s`: a deleted namespace is left alone for so long, as the real controller
-    does for its 5 s, so that `kubectl delete -f` still finds what is in it."""
-
     def __init__(self, registry: Registry, namespace_grace_s: float) -> None:
         self._registry = registry
         self._namespace_grace_s = namespace_grace_s
         self._dependents: dict[str, set[Key]] = defaultdict(set)
         self._waiting: dict[str, Key] = {}  # uid to an owner that waits for its dependents
         self._terminating: set[str] = set()
+        self._emptying: set[str] = set()  # terminating ones whose grace is over
         self._work: asyncio.Queue[_Emptying | _Gone | _Settling] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
@@ -89,10 +92,11 @@ class Collector:
 
     def _follow_namespaces(self, key: Key, gone: bool, terminating: bool) -> None:
         if key.storage != "namespaces":
-            if gone and key.namespace in self._terminating:
+            if gone and key.namespace in self._emptying:
                 self._work.put_nowait(_Emptying(key.namespace))
         elif gone:
             self._terminating.discard(key.name)
+            self._emptying.discard(key.name)
         elif terminating and key.name not in self._terminating:
             self._terminating.add(key.name)
             asyncio.get_running_loop().call_later(
@@ -111,6 +115,9 @@ class Collector:
 
     async def _empty(self, namespace: str) -> None:
         """Delete what is in a terminating namespace; the namespace goes when nothing is left."""
+        if namespace not in self._terminating:
+            return
+        self._emptying.add(namespace)
         storage = self._registry.storage
         left = False
         for table in storage.resources():
@@ -121,8 +128,7 @@ class Collector:
                 if "deletionTimestamp" not in record.object["metadata"]:
                     await self._delete(Key(table, namespace, record.name))
                 left = left or storage.get(table, namespace, record.name) is not None
-        record_left = storage.get("namespaces", "", namespace)
-        if not left and namespace in self._terminating and record_left is not None:
+        if not left and storage.get("namespaces", "", namespace) is not None:
             storage.remove("namespaces", "", namespace)
 
     async def _collect(self, uid: str) -> None:

@@ -25,7 +25,7 @@ from uvicorn.server import ServerState
 
 from tests.apiserver.admission import AdmissionChain
 from tests.apiserver.authentication import Authentication
-from tests.apiserver.collector import Collector
+from tests.apiserver.collector import NAMESPACE_GRACE_S, Collector
 from tests.apiserver.custom import CustomResources
 from tests.apiserver.discovery import Discovery
 from tests.apiserver.faults import Faults, FaultyServer
@@ -64,7 +64,7 @@ class EmbeddedCluster(FaultyServer):
         port: int = 0,
         bookmark_every_s: float = BOOKMARK_EVERY_S,
         bookmark_before_end_s: float = BOOKMARK_BEFORE_END_S,
-        namespace_grace_s: float = 1.0,
+        namespace_grace_s: float = NAMESPACE_GRACE_S,
     ) -> None:
         """OSError when the port (0: a free one) cannot be had."""
         self._sock = _listening(port)
