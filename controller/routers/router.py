@@ -142,9 +142,12 @@ class Router:
         )
         serving = self.fleet.serving
         share = self.config.guard.max_removal_share
-        if not needs_confirmation(last, serving.keys(), share, first=self._first):
-            return frozenset()
-        return frozenset(last).difference(serving)
+        lost = frozenset(last).difference(serving)
+        # What a second list did not confirm is not let go because less is left to compare with.
+        if lost & self.unconfirmed:
+            return lost
+        needed = needs_confirmation(last, serving.keys(), share, first=self._first)
+        return lost if needed else frozenset()
 
     async def _confirm(self, lost: frozenset[str]) -> frozenset[str] | None:
         """Those of `lost` that a second list still shows; None: there is no such list, or it

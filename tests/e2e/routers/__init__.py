@@ -1,0 +1,1 @@
+"""Real routers from the package index, driven by podstamp."""
