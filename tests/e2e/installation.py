@@ -21,7 +21,7 @@ SYSTEM = "podstamp-system"
 OVERLAY_ADDRESS = "127.0.0.1:9443"
 
 LIVE = {
-    "terminal": {"dryRun": False},
+    "terminal": {"dryRun": False, "nodeCheckSeconds": 1},
     "retired": {"enabled": True, "dryRun": False, "holdSeconds": 1, "intervalSeconds": 1},
 }
 

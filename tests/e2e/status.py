@@ -6,18 +6,21 @@ import msgspec
 
 from tests.kubectl import Kubectl
 
-ENDED: dict[str, Any] = {
-    "containerStatuses": [
-        {
-            "name": "engine",
-            "image": "vllm/vllm-openai",
-            "imageID": "",
-            "ready": False,
-            "restartCount": 0,
-            "state": {"terminated": {"exitCode": 1, "reason": "Error"}},
-        }
-    ]
-}
+
+def _engine(state: dict[str, Any]) -> dict[str, Any]:
+    status = {
+        "name": "engine",
+        "image": "vllm/vllm-openai",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": state,
+    }
+    return {"containerStatuses": [status]}
+
+
+ENDED = _engine({"terminated": {"exitCode": 1, "reason": "Error"}})
+RUNNING = _engine({"running": {"startedAt": "2026-01-01T00:00:00Z"}})
 
 
 def report(kubectl: Kubectl, namespace: str, name: str, **status: Any) -> None:

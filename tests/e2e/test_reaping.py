@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.installation import Installation
 from tests.e2e.pods import Manifest, member, pod, podset, text
-from tests.e2e.status import fail, never_started
+from tests.e2e.status import RUNNING, fail, never_started, report
 from tests.e2e.waiting import eventually
 from tests.kubectl import Kubectl
 
@@ -27,9 +27,11 @@ def names(kubectl: Kubectl, namespace: str) -> set[str]:
     return set(kubectl("get", "pods", "-n", namespace, "-o", "name").split())
 
 
-def gone(kubectl: Kubectl, namespace: str, *pods: str) -> None:
+def gone(kubectl: Kubectl, namespace: str, *pods: str, timeout_s: float = 15.0) -> None:
     wanted = {f"pod/{name}" for name in pods}
-    eventually(lambda: not wanted & names(kubectl, namespace), f"{', '.join(pods)} reaped")
+    eventually(
+        lambda: not wanted & names(kubectl, namespace), f"{', '.join(pods)} reaped", timeout_s
+    )
 
 
 def event_rows(kubectl: Kubectl, namespace: str, reason: str) -> list[list[str]]:
@@ -160,3 +162,22 @@ def test_a_pod_retired_by_stamp_is_reaped_only_when_it_is_over(
     assert {row[3] for row in rows} == {"pod/waiting", "pod/ended"}
     assert any("replaced-never-started" in row[4] for row in rows)
     assert any("terminal-retired" in row[4] for row in rows)
+
+
+def test_a_container_that_seems_to_run_keeps_its_pod_while_the_node_is_there(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    owner = new_podset(kubectl, namespace)
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"{namespace}-node"}}
+    create(
+        kubectl,
+        node,
+        member(owner, 0, node=f"{namespace}-node"),
+        member(owner, 1, node=f"{namespace}-gone"),
+    )
+    for index in range(2):
+        report(kubectl, namespace, f"llama-{index}", phase="Failed", **RUNNING)
+    gone(kubectl, namespace, "llama-1")
+    assert names(kubectl, namespace) == {"pod/llama-0"}
+    kubectl("delete", "node", f"{namespace}-node")
+    gone(kubectl, namespace, "llama-0", timeout_s=30.0)
