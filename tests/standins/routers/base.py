@@ -20,6 +20,7 @@ Json = dict[str, Any]
 
 _PROBE_S = 5.0
 _RANK = re.compile(r"@\d+$")
+_DOTTED = re.compile(r"/[^/]+/\.\.$")
 
 
 @dataclass(slots=True, eq=False)
@@ -35,8 +36,9 @@ class Worker:
 
     @property
     def address(self) -> str:
-        """Where it is reached: the URL without the rank of a data-parallel engine."""
-        return _RANK.sub("", self.url).rstrip("/")
+        """Where it is reached: without the rank of a data-parallel engine, and with the dots in
+        its path resolved, as the URL parsers of the real routers do (RFC 3986, 5.2.4)."""
+        return _DOTTED.sub("", _RANK.sub("", self.url)).rstrip("/")
 
 
 class RouterStandIn:
@@ -98,7 +100,8 @@ class RouterStandIn:
         job.add_done_callback(self._jobs.discard)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled; OSError if the port cannot be had."""
+        await self._server.bind()
         # Engines speak plain HTTP, and reading the system's CAs is slow.
         self.http = httpx.AsyncClient(
             verify=False,
