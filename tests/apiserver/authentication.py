@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.apiserver import errors
-from tests.apiserver.registry import User
+from tests.apiserver.call import User
 from tests.apiserver.storage import Storage
 
 AUTHENTICATED = "system:authenticated"

@@ -11,8 +11,10 @@ import logging
 from collections import defaultdict
 from typing import NamedTuple
 
+from tests.apiserver.call import Call, DeleteOptions, Target
+from tests.apiserver.deletion import FOREGROUND, ORPHAN, Deletion
 from tests.apiserver.errors import StatusError
-from tests.apiserver.registry import FOREGROUND, ORPHAN, Call, DeleteOptions, Registry, Target
+from tests.apiserver.registry import Registry
 from tests.apiserver.storage import Change, Object
 
 _log = logging.getLogger(__name__)
@@ -46,8 +48,9 @@ def _owners(obj: Object) -> set[str]:
 
 
 class Collector:
-    def __init__(self, registry: Registry, namespace_grace_s: float) -> None:
+    def __init__(self, registry: Registry, deletion: Deletion, namespace_grace_s: float) -> None:
         self._registry = registry
+        self._deletion = deletion
         self._namespace_grace_s = namespace_grace_s
         self._dependents: dict[str, set[Key]] = defaultdict(set)
         self._waiting: dict[str, Key] = {}  # uid to an owner that waits for its dependents
@@ -196,7 +199,7 @@ class Collector:
             return
         try:
             target = Target(resource, key.namespace, key.name)
-            await self._registry.delete(Call(), target, DeleteOptions())
+            await self._deletion.delete(Call(), target, DeleteOptions())
         except StatusError as error:
             if error.code != 404:
                 _log.info("%s %s/%s: %s", key.storage, key.namespace, key.name, error)

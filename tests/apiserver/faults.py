@@ -49,7 +49,13 @@ class Rule:
     retry_after_s: int | None = None
     keep_bytes: int = 0
     hits: int = 0
-    released: list[Callable[[], None]] = field(default_factory=list)
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+
+    def release(self) -> None:
+        """Let what hangs go on; on the server's loop."""
+        for wake in self.waiting:
+            wake()
+        self.waiting.clear()
 
 
 class Faults:
@@ -150,9 +156,7 @@ class Faults:
 
     def release(self, rule: Rule) -> None:
         """Let what hangs by this rule go on."""
-        with self._lock:
-            released, rule.released = rule.released, []
-        self._run(lambda: [wake() for wake in released])
+        self._run(rule.release)
 
     # faults of the server as a whole
 

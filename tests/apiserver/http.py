@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,9 +20,9 @@ import yaml
 
 from tests.apiserver import errors, protobuf
 from tests.apiserver.admission.warnings import headers as warning_headers
+from tests.apiserver.call import SYSTEM, User
 from tests.apiserver.errors import StatusError
 from tests.apiserver.faults import Faults, Rule
-from tests.apiserver.registry import SYSTEM, User
 from tests.apiserver.watch import Watch, error_line
 
 Scope = MutableMapping[str, Any]
@@ -29,6 +30,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+REMEMBERED = 100_000
+"""How many of the last requests are remembered."""
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _JSON = (b"content-type", b"application/json")
 _encode = msgspec.json.encode
@@ -133,7 +136,6 @@ def parse_object(body: bytes, content_type: str) -> dict[str, Any]:
 class Response:
     body: bytes
     status: int = 200
-    warnings: Iterable[str] = ()
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     content_type: bytes = b"application/json"
 
@@ -187,7 +189,7 @@ class Application:
         self._faults = faults
         self._before_end_s = before_end_s
         self.open_streams: set[_Cut] = set()
-        self.seen: list[tuple[str, str, str]] = []
+        self.seen: deque[tuple[str, str, str]] = deque(maxlen=REMEMBERED)
 
     def cut_streams(self) -> None:
         """Break every open watch off."""
@@ -208,7 +210,6 @@ class Application:
                 answer = await self._handler.handle(request)
             except StatusError as error:
                 answer = _error_response(error, rule)
-                answer.warnings = request.warnings
             except (ClientGone, asyncio.CancelledError):
                 raise
             except Exception as error:  # noqa: BLE001 - the last line of defence of a server
@@ -217,7 +218,7 @@ class Application:
             if isinstance(answer, Stream):
                 await self._stream(request, answer, send, rule)
             else:
-                await self._answer(answer, send, rule)
+                await self._answer(answer, send, rule, request.warnings)
         except ClientGone:
             return
 
@@ -226,18 +227,20 @@ class Application:
             raise rule.error
         if rule.kind == "hang":
             released = asyncio.Event()
-            rule.released.append(released.set)
+            rule.waiting.append(released.set)
             await released.wait()
 
-    async def _answer(self, response: Response, send: Send, rule: Rule | None) -> None:
+    async def _answer(
+        self, response: Response, send: Send, rule: Rule | None, warnings: list[str]
+    ) -> None:
         headers = [
             (b"content-type", response.content_type),
             (b"content-length", str(len(response.body)).encode()),
             (b"cache-control", b"no-cache, private"),
             *response.headers,
         ]
-        if response.warnings:
-            headers += [(b"warning", w.encode()) for w in warning_headers(response.warnings)]
+        if warnings:
+            headers += [(b"warning", text.encode()) for text in warning_headers(warnings)]
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         if rule is not None and rule.kind == "truncate":
             kept = response.body[: min(rule.keep_bytes, len(response.body) - 1)]

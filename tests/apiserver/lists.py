@@ -17,9 +17,9 @@ import msgspec
 
 from tests.apiserver import errors
 from tests.apiserver.accept import Accepted
+from tests.apiserver.call import Target
 from tests.apiserver.errors import Cause, StatusError
 from tests.apiserver.kinds import Object, Resource
-from tests.apiserver.registry import Target
 from tests.apiserver.selectors import Predicate, predicate
 from tests.apiserver.storage import Record, Storage
 from tests.apiserver.views import render_list

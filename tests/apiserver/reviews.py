@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.apiserver import errors
 from tests.apiserver.authentication import Authentication
-from tests.apiserver.kinds import Object
+from tests.apiserver.call import Call, Target, User, stored
+from tests.apiserver.kinds import Kinds, Object
 from tests.apiserver.metadata import invalid_value, now_text
-from tests.apiserver.registry import Call, Registry, Target, User
+from tests.apiserver.scheduling import Scheduling
+from tests.apiserver.storage import Storage
 
 if TYPE_CHECKING:
     from tests.apiserver.routes import Place
@@ -22,8 +24,16 @@ Answer = Callable[[Call, "Place", Object], Awaitable[Object]]
 
 
 class Reviews:
-    def __init__(self, registry: Registry, authentication: Authentication) -> None:
-        self._registry = registry
+    def __init__(
+        self,
+        storage: Storage,
+        kinds: Kinds,
+        scheduling: Scheduling,
+        authentication: Authentication,
+    ) -> None:
+        self._storage = storage
+        self._kinds = kinds
+        self._scheduling = scheduling
         self._authentication = authentication
         self._answers: dict[tuple[str, str], Answer] = {
             ("", "bindings"): self._bind,
@@ -40,7 +50,7 @@ class Reviews:
 
     async def token(self, call: Call, target: Target, body: Object) -> Object:
         """POST serviceaccounts/NAME/token."""
-        account = self._registry.get(target).object
+        account = stored(self._storage, target).object
         spec = dict(body.get("spec") or {})
         lifetime_s = spec.setdefault("expirationSeconds", DEFAULT_TOKEN_S)
         if lifetime_s < MIN_TOKEN_S:
@@ -68,12 +78,12 @@ class Reviews:
         }
 
     async def _bind(self, call: Call, place: Place, body: Object) -> Object:
-        pods = self._registry.kinds.find("", "v1", "pods")
+        pods = self._kinds.find("", "v1", "pods")
         name = (body.get("metadata") or {}).get("name")
         if pods is None or not place.namespace or not name:
             raise errors.bad_request("name of the pod must be provided")
         target = Target(pods, place.namespace, name, "binding")
-        await self._registry.bind(call, target, body, legacy=True)
+        await self._scheduling.bind(call, target, body, legacy=True)
         return {
             "kind": "Status",
             "apiVersion": "v1",

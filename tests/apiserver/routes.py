@@ -14,6 +14,8 @@ from typing import Any
 from tests.apiserver import errors, json_patch, patch
 from tests.apiserver.accept import Accepted, negotiate
 from tests.apiserver.authentication import Authentication
+from tests.apiserver.call import Call, DeleteOptions, Target, User
+from tests.apiserver.deletion import Deletion
 from tests.apiserver.discovery import Discovery
 from tests.apiserver.http import (
     Handler,
@@ -27,8 +29,9 @@ from tests.apiserver.http import (
 from tests.apiserver.kinds import Kinds, Object, Resource
 from tests.apiserver.lists import ListRequest, Lists
 from tests.apiserver.openapi import OpenAPI
-from tests.apiserver.registry import Call, DeleteOptions, Registry, Target, User
+from tests.apiserver.registry import Registry
 from tests.apiserver.reviews import Reviews
+from tests.apiserver.scheduling import Scheduling
 from tests.apiserver.storage import Record, TooOld
 from tests.apiserver.views import render
 from tests.apiserver.watch import BOOKMARK_EVERY_S, bookmark_line, open_watch
@@ -73,6 +76,8 @@ class Routes(Handler):
     def __init__(
         self,
         registry: Registry,
+        deletion: Deletion,
+        scheduling: Scheduling,
         authentication: Authentication,
         discovery: Discovery,
         openapi: OpenAPI,
@@ -80,6 +85,8 @@ class Routes(Handler):
         bookmark_every_s: float = BOOKMARK_EVERY_S,
     ) -> None:
         self._registry = registry
+        self._deletion = deletion
+        self._scheduling = scheduling
         self._kinds: Kinds = registry.kinds
         self._authentication = authentication
         self._discovery = discovery
@@ -87,7 +94,7 @@ class Routes(Handler):
         self._version = version
         self._bookmark_every_s = bookmark_every_s
         self._lists = Lists(registry.storage)
-        self._reviews = Reviews(registry, authentication)
+        self._reviews = Reviews(registry.storage, registry.kinds, scheduling, authentication)
 
     def authenticate(self, request: Request) -> User:
         if request.path in (*_HEALTH, "/version"):
@@ -186,7 +193,7 @@ class Routes(Handler):
         self, request: Request, resource: Resource, call: Call, record: Record, status: int
     ) -> Response:
         accepted = negotiate(request.headers.get("accept", ""))
-        return Response(render(resource, accepted, record), status, call.warnings)
+        return Response(render(resource, accepted, record), status)
 
     async def _patch(self, request: Request, resource: Resource) -> Callable[[Object], Object]:
         kind, body = request.content_type, await request.body()
@@ -213,19 +220,17 @@ class Routes(Handler):
             return json_response(await self._reviews.token(call, target, body), 201)
         self._registry.get(target)
         if target.subresource == "binding":
-            await self._registry.bind(call, target, body)
+            await self._scheduling.bind(call, target, body)
         else:
             given = body.get("deleteOptions") or {}
             call.dry_run = call.dry_run or bool(given.get("dryRun"))
-            await self._registry.evict(call, target, body, _delete_options({}, given))
+            await self._scheduling.evict(call, target, body, _delete_options({}, given))
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-        response = json_response({**status, "code": 201}, 201)
-        response.warnings = call.warnings
-        return response
+        return json_response({**status, "code": 201}, 201)
 
     async def _delete(self, request: Request, target: Target) -> Response:
-        call, options = await self._deletion(request)
-        record, gone = await self._registry.delete(call, target, options)
+        call, options = await self._delete_options_of(request)
+        record, gone = await self._deletion.delete(call, target, options)
         resource = target.resource
         if not gone or resource.returns_deleted:
             return self._written(request, resource, call, record, 200)
@@ -234,29 +239,25 @@ class Routes(Handler):
             details["group"] = resource.group
         details["uid"] = record.object["metadata"]["uid"]
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-        response = json_response({**status, "details": details})
-        response.warnings = call.warnings
-        return response
+        return json_response({**status, "details": details})
 
     async def _delete_collection(self, request: Request, target: Target) -> Response:
         if "deletecollection" not in target.resource.verbs:
             raise errors.method_not_allowed()
-        call, options = await self._deletion(request)
+        call, options = await self._delete_options_of(request)
         query = ListRequest.of(request.query)
         page = self._lists.page(target, query)
         for record in page.records:
             item = Target(target.resource, record.namespace, record.name)
             try:
-                await self._registry.delete(call, item, options)
+                await self._deletion.delete(call, item, options)
             except errors.StatusError as error:
                 if error.code != 404:
                     raise
         accepted = negotiate(request.headers.get("accept", ""))
-        response = Response(self._lists.render(target.resource, accepted, page))
-        response.warnings = call.warnings
-        return response
+        return Response(self._lists.render(target.resource, accepted, page))
 
-    async def _deletion(self, request: Request) -> tuple[Call, DeleteOptions]:
+    async def _delete_options_of(self, request: Request) -> tuple[Call, DeleteOptions]:
         call = self._call(request)
         body = await request.body()
         given = parse_object(body, request.content_type) if body.strip() else {}

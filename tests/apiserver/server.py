@@ -27,14 +27,17 @@ from tests.apiserver.admission import AdmissionChain
 from tests.apiserver.authentication import Authentication
 from tests.apiserver.collector import NAMESPACE_GRACE_S, Collector
 from tests.apiserver.custom import CustomResources
+from tests.apiserver.deletion import IMMORTAL_NAMESPACES, Deletion
 from tests.apiserver.discovery import Discovery
 from tests.apiserver.faults import Faults, FaultyServer
+from tests.apiserver.gate import Objects
 from tests.apiserver.http import Application
 from tests.apiserver.kinds import Kinds, Object, builtin_resources
 from tests.apiserver.metadata import new_uid, now_text
 from tests.apiserver.openapi import OpenAPI
-from tests.apiserver.registry import IMMORTAL_NAMESPACES, Objects, Registry
+from tests.apiserver.registry import Registry
 from tests.apiserver.routes import Routes
+from tests.apiserver.scheduling import Scheduling
 from tests.apiserver.storage import Storage
 from tests.apiserver.tls import serving_pair
 from tests.apiserver.watch import BOOKMARK_BEFORE_END_S, BOOKMARK_EVERY_S
@@ -77,13 +80,17 @@ class EmbeddedCluster(FaultyServer):
         self._authentication = Authentication(self._storage)
         self._admission = AdmissionChain(Objects(self._storage))
         self._registry = Registry(self._storage, self._kinds, self._admission)
+        deletion = Deletion(self._storage, self._admission)
+        scheduling = Scheduling(self._storage, self._admission, deletion)
         self._custom = CustomResources(self._storage, self._kinds)
-        self._collector = Collector(self._registry, namespace_grace_s)
+        self._collector = Collector(self._registry, deletion, namespace_grace_s)
         self._storage.listeners += [self._custom.follow, self._collector.follow]
         self.faults = Faults(self._call, self)
         self._storage.lose = self.faults.loses
         routes = Routes(
             self._registry,
+            deletion,
+            scheduling,
             self._authentication,
             Discovery(self._kinds),
             OpenAPI(self._kinds, VERSION),

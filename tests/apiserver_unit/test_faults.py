@@ -101,7 +101,7 @@ def test_what_hangs_goes_on_when_it_is_released(embedded: EmbeddedCluster, api: 
 
 
 def test_clear_releases_what_hangs(embedded: EmbeddedCluster, api: Api) -> None:
-    rule = embedded.faults.hang()
+    rule = embedded.faults.hang(verb="list")
     with ThreadPoolExecutor(1) as threads:
         hanging = threads.submit(api.get, PODS)
         until(lambda: rule.hits == 1 or not api.read("/api"))
