@@ -1,21 +1,22 @@
-"""A small HTTP/1.1 server for stand-ins that must also behave badly.
+"""HTTP for stand-ins that must also behave badly, on uvicorn's protocol.
 
 A handler may wait for ever, or answer nothing and cut the connection (None). It is cancelled
-when its client goes away, which some routers' behaviour depends on. Bodies have a length.
+when its client goes away, which some routers' behaviour depends on.
 """
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
-_HEAD_LIMIT = 1 << 16
+ASGIReceive = Callable[[], Awaitable[Any]]
+ASGISend = Callable[[Any], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Response:
     content: Any = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
 
-    def encode(self) -> bytes:
+    def encoded(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """Headers and body as ASGI sends them."""
         content = self.content
         kind = "text/plain; charset=utf-8"
         if isinstance(content, str):
@@ -52,9 +54,7 @@ class Response:
         elif not isinstance(content, bytes):
             content, kind = msgspec.json.encode(content), "application/json"
         fields = {"content-type": kind, **self.headers, "content-length": str(len(content))}
-        phrase = HTTPStatus(self.status).phrase
-        lines = [f"HTTP/1.1 {self.status} {phrase}", *(f"{k}: {v}" for k, v in fields.items())]
-        return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
+        return [(name.encode(), value.encode()) for name, value in fields.items()], content
 
 
 Handler = Callable[[Request], Awaitable[Response | None]]
@@ -72,7 +72,7 @@ class HttpServer:
         self.port = port
         self.accepted = 0
         self._handle = handle
-        self._connections: set[asyncio.Task[None]] = set()
+        self._state = ServerState()
 
     @property
     def url(self) -> str:
@@ -80,74 +80,79 @@ class HttpServer:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
+    async def bind(self) -> None:
+        """Take the port and begin to serve; OSError if it cannot be had."""
+        # The protocol alone: uvicorn's Server would take the process's signals, and sleep to stop.
+        config = uvicorn.Config(
+            self._serve, log_level="critical", access_log=False, lifespan="off", interface="asgi3"
+        )
+        config.load()
+
+        def protocol() -> asyncio.Protocol:
+            self.accepted += 1
+            return HttpToolsProtocol(config=config, server_state=self._state, app_state={})
+
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(protocol, self.host, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.ready.set()
+
     async def run(self) -> None:
         """Until cancelled; connections are cut then, as when a process is killed."""
-        server = await asyncio.start_server(
-            self._serve, self.host, self.port, limit=_HEAD_LIMIT, reuse_address=True
-        )
-        self.port = server.sockets[0].getsockname()[1]
-        self.ready.set()
+        if not self.ready.is_set():
+            await self.bind()
         try:
-            await server.serve_forever()
+            await self._server.serve_forever()
         finally:
-            server.close()
-            for task in self._connections:
+            self._server.close()
+            for connection in list(self._state.connections):
+                _cut(connection)
+            tasks = list(self._state.tasks)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._connections, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        self.accepted += 1
-        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            while True:
-                request = await _read(head, reader)
-                response, begun = await self._answer(request, reader)
-                if response is None:
-                    return
-                writer.write(response.encode())
-                await writer.drain()
-                head = begun + await reader.readuntil(b"\r\n\r\n")
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            return  # the client is gone, or the server ends: nobody waits for an answer
-        finally:
-            self._connections.discard(task)
-            writer.close()
+    async def _serve(self, scope: Any, receive: ASGIReceive, send: ASGISend) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        response = await self._answer(_request(scope, body), receive)
+        if response is None:
+            for connection in list(self._state.connections):
+                if getattr(connection, "client", None) == scope["client"]:
+                    _cut(connection)
+            return
+        headers, content = response.encoded()
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
 
-    async def _answer(
-        self, request: Request, reader: asyncio.StreamReader
-    ) -> tuple[Response | None, bytes]:
-        """The answer, and what came of a next request meanwhile; the client going away cancels."""
+    async def _answer(self, request: Request, receive: ASGIReceive) -> Response | None:
+        """The answer; None, and no more work on it, once the client has gone."""
         work = asyncio.ensure_future(self._handle(request))
-        more = asyncio.ensure_future(reader.read(1))
+        gone = asyncio.ensure_future(receive())
         try:
-            await asyncio.wait({work, more}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done() and not await more:
-                return None, b""
-            response = await work
-            if not more.done():
-                more.cancel()
-                with suppress(asyncio.CancelledError):
-                    await more
-            return response, b"" if more.cancelled() else more.result()
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            return await work if work.done() else None
         finally:
             work.cancel()
-            more.cancel()
+            gone.cancel()
 
 
-async def _read(head: bytes, reader: asyncio.StreamReader) -> Request:
-    first, *lines = head.decode("latin-1").rstrip().split("\r\n")
-    method, target, _ = first.split(" ", 2)
-    headers = {}
-    for line in lines:
-        name, _, value = line.partition(":")
-        headers[name.strip().lower()] = value.strip()
-    path, _, query = target.partition("?")
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Request(method, path, dict(parse_qsl(query)), headers, body)
+def _request(scope: Any, body: bytes) -> Request:
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    path = scope["raw_path"].partition(b"?")[0].decode("latin-1")
+    query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+    return Request(scope["method"], path, query, headers, body)
+
+
+def _cut(connection: Any) -> None:
+    if connection.transport is not None:
+        connection.transport.abort()
 
 
 def segments(path: str) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.standins.engine import Engine
 from tests.standins.hosting import Hosted
+from tests.standins.routers.vllm import VllmRouter
 from tests.standins_tests.conftest import PLAIN
 
 
@@ -64,3 +65,5 @@ def test_a_port_in_use_is_told_on_entry() -> None:
     with Hosted(lambda: Engine("a")) as first:
         with pytest.raises(OSError, match="in use"):
             Hosted(lambda: Engine("b", port=first.it.port)).__enter__()
+        with pytest.raises(OSError, match="in use"):
+            Hosted(lambda: VllmRouter(port=first.it.port)).__enter__()
