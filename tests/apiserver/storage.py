@@ -79,7 +79,8 @@ class TooOld(Exception):
 class Storage:
     """Tables by storage key, such as `pods` or `deployments.apps`."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: int = HISTORY) -> None:
+        self._kept = history
         self.revision = 1
         self.compacted = 0
         self.listeners: list[Callable[[str, Change], None]] = []
@@ -176,7 +177,7 @@ class Storage:
         if self.lose is not None and self.lose(resource, change):
             return
         table.history.append(change)
-        if len(table.history) > HISTORY:
+        if len(table.history) > self._kept:
             table.dropped = table.history.popleft().new.version
         for subscription, namespace in table.subscriptions.items():
             if not namespace or namespace == change.new.namespace:
