@@ -35,14 +35,18 @@ class HealthServer:
         registry: CollectorRegistry,
         *,
         host: str = "0.0.0.0",
+        notice: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`routes`: path to what it answers as JSON (dict or msgspec struct); port 0: any free."""
+        """`routes`: path to what it answers as JSON (dict or msgspec struct); port 0: any free.
+
+        `notice` is a warning that readiness shows beside its yes.
+        """
         self._wanted = (host, port)
         self._socket: socket.socket | None = None
         app = Starlette(
             routes=[
-                Route("/healthz", _probe(live)),
-                Route("/readyz", _probe(ready)),
+                Route("/healthz", _probe(live, lambda: None)),
+                Route("/readyz", _probe(ready, notice)),
                 Route("/metrics", _metrics(registry)),
                 *(Route(path, _json(answer)) for path, answer in routes.items()),
             ]
@@ -106,12 +110,16 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _probe(check: Callable[[], str | None]) -> Callable[[Request], Any]:
+def _probe(
+    check: Callable[[], str | None], notice: Callable[[], str | None]
+) -> Callable[[Request], Any]:
     async def answer(_: Request) -> Response:
         problem = check()
-        if problem is None:
-            return Response("ok\n", media_type="text/plain")
-        return Response(f"{problem}\n", status_code=503, media_type="text/plain")
+        if problem is not None:
+            return Response(f"{problem}\n", status_code=503, media_type="text/plain")
+        warning = notice()
+        text = "ok\n" if warning is None else f"ok\nwarning: {warning}\n"
+        return Response(text, media_type="text/plain")
 
     return answer
 

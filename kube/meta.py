@@ -61,6 +61,11 @@ class Identity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_version: str = ""
 
 
+def identity_of(meta: Identified) -> Identity:
+    """The identity alone of `meta`."""
+    return Identity(meta.name, meta.namespace, meta.uid, meta.resource_version)
+
+
 def controller_reference(references: tuple[OwnerReference, ...]) -> OwnerReference | None:
     """The owner that manages the object: at most one reference has `controller: true`."""
     for reference in references:

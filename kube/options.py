@@ -43,9 +43,11 @@ def load_settings(
     by_name = {leaf.name: leaf for leaf in leaves}
     for name, value in flags.items():
         if value is not None:
-            leaf = by_name[name]
-            _set(content, leaf.keys, value)
-            places[leaf.keys] = "--" + name.replace(".", "-").replace("_", "-")
+            named = by_name.get(name)
+            if named is None:
+                raise ConfigError(f"there is no setting {name}")
+            _set(content, named.keys, value)
+            places[named.keys] = "--" + name.replace(".", "-").replace("_", "-")
     return _convert(content, kind, file.name if file else "settings", places)
 
 

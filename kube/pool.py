@@ -1,4 +1,4 @@
-"""An httpx transport over `kube.http1`: connections kept alive and used again.
+"""An httpx transport over `kube.http1` (which says why): connections kept and used again.
 
 Invariant: errors are those of httpx; a connection serves one request at a time.
 """

@@ -16,7 +16,7 @@ from kube.clock import Clock
 from kube.decode import Broken
 from kube.errors import KubeError, Unreadable
 from kube.logs import get_logger
-from kube.meta import KubeObject
+from kube.meta import KubeObject, identity_of
 from kube.store import Store
 
 log = get_logger(__name__)
@@ -107,14 +107,13 @@ class Reflector(Generic[T]):
                 for item in page.items:
                     meta = item.metadata
                     known = self.store.by_uid(meta.uid)
-                    # The old copy of an unchanged object spares the memory of a second one.
-                    if (
-                        known is not None
-                        and known.metadata.resource_version == meta.resource_version
-                    ):
-                        items.append(known)
-                    else:
+                    if not meta.uid:
+                        self._report_broken(Broken(identity_of(meta), watch.NO_UID))
+                    elif known is None or known.metadata.resource_version != meta.resource_version:
                         items.append(item)
+                    else:
+                        # The copy that is here already spares the memory of a second one.
+                        items.append(known)
                 for broken in page.broken:
                     unreadable.append(broken.identity.uid)
                     self._report_broken(broken)
@@ -177,9 +176,10 @@ class Reflector(Generic[T]):
         identity = broken.identity
         if self._on_error is not None:
             self._on_error(Unreadable(broken.error))
-        if identity.uid in self._broken_said:
+        who = identity.uid or f"{identity.namespace}/{identity.name}"
+        if who in self._broken_said:
             return
-        self._broken_said[identity.uid] = None
+        self._broken_said[who] = None
         if len(self._broken_said) > _BROKEN_REMEMBERED:
             del self._broken_said[next(iter(self._broken_said))]
         log.warning(

@@ -22,7 +22,7 @@ from kube.errors import (
     Unreadable,
     status_error,
 )
-from kube.meta import Identity, KubeObject
+from kube.meta import KubeObject, identity_of
 
 T = TypeVar("T", bound=KubeObject)
 ObjectT = TypeVar("ObjectT")
@@ -30,6 +30,7 @@ ObjectT = TypeVar("ObjectT")
 # Nobody answers these any sooner for being asked more often: a role, a CRD must change first.
 _LASTING = (Forbidden, Unauthorized, NotFound)
 LASTING_PAUSE_S = 30.0
+NO_UID = "it has no uid"
 RETRY_AFTER_CAP_S = 60.0
 
 
@@ -102,8 +103,7 @@ def read_event(line: bytes, kind: type[T]) -> Event[T]:
         return Upsert(item)
     if event.type == "DELETED":
         return Removal(meta.uid, meta.resource_version)
-    identity = Identity(meta.name, meta.namespace, meta.uid, meta.resource_version)
-    return Unfit(Broken(identity, f"unknown event type {event.type!r}"))
+    return Unfit(Broken(identity_of(meta), f"unknown event type {event.type!r}"))
 
 
 def _event_of(kind: Any) -> Any:
@@ -146,7 +146,7 @@ def _read_raw(line: bytes, kind: type[T]) -> Event[T]:
         return Failed(Unreadable("an object was deleted, but its event does not say which"))
     try:
         decode_object(event.object, kind)
-        reason = "it has no uid"
+        reason = NO_UID
     except KubeError as error:
         reason = str(error)
     return Unfit(Broken(identity, reason))

@@ -72,9 +72,9 @@ class FakeClock:
         self._move_to(target)
         await self.settle()
 
-    async def settle(self) -> None:
+    async def settle(self, rounds: int = _SETTLE_ROUNDS) -> None:
         """Let tasks run until they wait for something."""
-        for _ in range(_SETTLE_ROUNDS):
+        for _ in range(rounds):
             await asyncio.sleep(0)
 
     def _move_to(self, monotonic: float) -> None:

@@ -10,7 +10,7 @@ import json
 import ssl
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -234,6 +234,13 @@ def _compact(content: dict[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 class Canned:
     """Answers lists and watches of pods."""
 
@@ -244,12 +251,15 @@ class Canned:
     def pod(self, index: int) -> bytes:
         return f"{index:07d}".encode().join(self._parts)
 
-    def page(self, start: int, limit: int) -> bytes:
+    def page(self, start: int, limit: int) -> Iterator[bytes]:
+        """The pieces of one page, as kube-apiserver writes them: each object is one."""
         end = min(self._pods, start + limit)
         token = b',"continue":"%d"' % end if end < self._pods else b""
         head = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9000000"'
-        items = b",".join(self.pod(index) for index in range(start, end))
-        return head + token + b'},"items":[' + items + b"]}"
+        yield head + token + b'},"items":['
+        for index in range(start, end):
+            yield (b"," if index > start else b"") + self.pod(index)
+        yield b"]}"
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -261,28 +271,21 @@ class Canned:
                     await self._watch(writer, int(query.get("fieldSelector", "=0").split("=")[1]))
                     continue
                 limit = int(query.get("limit", self._pods))
-                body = self.page(int(query.get("continue", 0)), limit)
-                writer.write(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                    b"Content-Length: %d\r\n\r\n" % len(body)
-                )
-                writer.write(body)
+                pieces = self.page(int(query.get("continue", 0)), limit)
+                writer.write(_HEAD + b"".join(_chunk(piece) for piece in pieces) + b"0\r\n\r\n")
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
     async def _watch(self, writer: asyncio.StreamWriter, events: int) -> None:
         """`events` MODIFIED at full speed, then one per second."""
-        writer.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
-        )
+        writer.write(_HEAD)
         sent = 0
         while True:
             index = sent % self._pods
             text = self.pod(index).replace(b'"10%07d"' % index, b'"2%09d"' % sent)
             line = b'{"type":"MODIFIED","object":' + text + b"}\n"
-            writer.write(b"%x\r\n%b\r\n" % (len(line), line))
+            writer.write(_chunk(line))
             await writer.drain()
             sent += 1
             if sent > events:
