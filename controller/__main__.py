@@ -87,7 +87,7 @@ async def _serve(
             registry=registry,
             config_file=config_file,
         )
-        _start_last_resort(controller.watchdog)
+        start_last_resort(controller.watchdog)
         try:
             await controller.run(stop)
         except BaseExceptionGroup as group:
@@ -161,19 +161,23 @@ def _identity() -> str:
     return f"{name or socket.gethostname()}_{os.getpid()}-{random.getrandbits(32):08x}"
 
 
-def _start_last_resort(watchdog: Watchdog) -> None:
-    """End the process from another thread if the event loop itself hangs."""
+def start_last_resort(watchdog: Watchdog, period_s: float = LAST_RESORT_S) -> None:
+    """End the process from another thread if the event loop itself hangs.
+
+    The loop's own watchdog comes first; this thread ends what that one could not.
+    """
 
     def watch() -> None:
         while True:
-            time.sleep(LAST_RESORT_S)
+            time.sleep(period_s)
+            if not watchdog.overdue():
+                continue
+            time.sleep(2 * period_s)
             hung = watchdog.overdue()
             if hung:
-                # The loop's own watchdog comes first unless the loop is what hangs.
-                time.sleep(LAST_RESORT_S * 2)
-                if watchdog.overdue():
-                    sys.stderr.write(f"error: {', '.join(hung)} hung: ending\n")
-                    os._exit(EXIT_HUNG)
+                sys.stderr.write(f"error: {', '.join(hung)} hung: ending\n")
+                sys.stderr.flush()
+                os._exit(EXIT_HUNG)
 
     threading.Thread(target=watch, name="last-resort", daemon=True).start()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from controller.config import LEASE
 from controller.configfile import LiveConfig
 from controller.deleting import Gate
 from controller.metrics import ReaperMetrics
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 log = get_logger("controller.app")
 
-LEASE = "podstamp-controller"
 FLUSH_S = 2.0
 EVENT_LOOP = "event loop"
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Deletes = Annotated[int, Meta(ge=1, le=MAX_DELETES)]
 
+LEASE = "podstamp-controller"
+"""Name of the Lease, in podstamp's own namespace."""
+
 DEFAULT_QUERY = (
     "SELECT namespace, pod_name, incarnation, state, active FROM executions"
     " WHERE namespace = ANY(%(namespaces)s) AND pod_name = ANY(%(names)s)"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import msgspec
 
-from controller.app import LEASE
-from controller.config import ControllerConfig, load_config
+from controller.config import LEASE, ControllerConfig, load_config
 from controller.guards import read_guards
 from controller.node import ask_node
 from controller.plan import Look, PlanPolicy, needs_node
