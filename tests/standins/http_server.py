@@ -5,6 +5,7 @@ when its client goes away, which some routers' behaviour depends on.
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,22 +64,29 @@ Handler = Callable[[Request], Awaitable[Response | None]]
 class HttpServer:
     """Serves `handle` on one address until it is cancelled; `ready` once the port is bound.
 
-    `accepted` counts connections.
+    With `tls` it speaks HTTPS. `accepted` counts connections.
     """
 
-    def __init__(self, handle: Handler, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        handle: Handler,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.ready = asyncio.Event()
         self.host = host
         self.port = port
         self.accepted = 0
         self._handle = handle
+        self._tls = tls
         self._state = ServerState()
 
     @property
     def url(self) -> str:
         """The base URL, without a slash at its end."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     async def bind(self) -> None:
         """Take the port and begin to serve; OSError if it cannot be had."""
@@ -93,7 +101,7 @@ class HttpServer:
             return HttpToolsProtocol(config=config, server_state=self._state, app_state={})
 
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(protocol, self.host, self.port)
+        self._server = await loop.create_server(protocol, self.host, self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         self.ready.set()
 

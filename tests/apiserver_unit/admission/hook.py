@@ -6,6 +6,7 @@ import json
 import ssl
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from certs.issue import issue_ca, issue_leaf
+from tests.standins.http_server import HttpServer, Request, Response
 
 Json = dict[str, Any]
 Respond = Callable[[Json], Json | bytes | int | None]
@@ -76,34 +78,47 @@ def reviewed(review: Json, **response: Any) -> Json:
 
 
 class Hook:
-    """`respond` gives the JSON of a 200, raw bytes of one, another status, or None for silence."""
+    """`respond` gives the JSON of a 200, raw bytes of one, another status, or None for silence.
 
-    def __init__(self, respond: Respond | None = None, names: tuple[str, ...] = ("127.0.0.1",)):
+    In a test's own loop it is an async context manager, elsewhere a stand-in that a thread hosts.
+    """
+
+    def __init__(
+        self, respond: Respond | None = None, names: tuple[str, ...] = ("127.0.0.1",)
+    ) -> None:
         self.respond = respond or allow()
         self.identity = identity(*names)
         self.reviews: list[Json] = []
         self.targets: list[str] = []
         self.hosts: list[str] = []
-        self.connections = 0
         self.asked = asyncio.Event()
         self.waits_for: asyncio.Event | None = None  # answers only after that
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._server = HttpServer(self._answer, tls=_serving(self.identity))
+        self.ready = self._server.ready
+        self.run = self._server.run
 
     @property
     def requests(self) -> list[Json]:
         return [review["request"] for review in self.reviews]
 
     @property
+    def connections(self) -> int:
+        return self._server.accepted
+
+    @property
     def base(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        return self._server.url
+
+    @property
+    def port(self) -> int:
+        return self._server.port
 
     def client_config(self, path: str = "/mutate") -> Json:
         return {"url": f"{self.base}{path}", "caBundle": self.identity.bundle}
 
     async def __aenter__(self) -> "Hook":
-        context = _serving(self.identity)
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=context)
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        await self._server.bind()
+        self._task = asyncio.ensure_future(self._server.run())
         return self
 
     async def __aexit__(
@@ -112,40 +127,21 @@ class Hook:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # a task that never began could not clean up
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await self._serve(reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            return  # the client has gone, or the test is over
-        finally:
-            self._tasks.discard(task)
-            writer.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-            fields = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
-            review = json.loads(await reader.readexactly(int(fields["content-length"])))
-            self.targets.append(head[0].split(" ")[1])
-            self.hosts.append(fields["host"])
-            self.reviews.append(review)
-            self.asked.set()
-            if self.waits_for is not None:
-                await self.waits_for.wait()
-            answer = self.respond(review)
-            if answer is None:
-                await asyncio.Event().wait()
-            status = answer if isinstance(answer, int) else 200
-            body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n".encode())
-            writer.write(body)
-            await writer.drain()
+    async def _answer(self, request: Request) -> Response:
+        review = request.json()
+        query = "&".join(f"{name}={value}" for name, value in request.query.items())
+        self.targets.append(f"{request.path}?{query}")
+        self.hosts.append(request.headers["host"])
+        self.reviews.append(review)
+        self.asked.set()
+        if self.waits_for is not None:
+            await self.waits_for.wait()
+        answer = self.respond(review)
+        if answer is None:
+            await asyncio.Event().wait()
+        return Response(answer, "") if isinstance(answer, int) else Response(content=answer)

