@@ -27,10 +27,15 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What a router should have: engines by URL, and, for EndpointSlices, all with an address."""
+    """What a router should have: engines by URL, and, for EndpointSlices, all with an address.
+
+    `undecided` are URLs of engines that serve and have not answered yet, of which a router may
+    know from before: what it has of them stays as it is.
+    """
 
     backends: Mapping[str, Backend]
     addressed: tuple[Engine, ...] = ()
+    undecided: frozenset[str] = frozenset()
 
 
 class Knowledge(Protocol):
@@ -46,8 +51,13 @@ def desired_of(
     knowledge: Knowledge,
     last: Mapping[str, Backend],
     retained: Collection[str] = (),
+    inherited: Collection[str] = (),
 ) -> Desired:
     """Who should be in the router now.
+
+    `inherited` are URLs that the router had when this term began, or of which that is not known:
+    as long as their engines serve without having answered, nothing is decided about them. A new
+    leader must not empty the routers because it has not asked anybody yet.
 
     `last` are the backends so far; those in `retained` stay although the fleet lacks them, until
     their removal is confirmed. A successor at a URL that the router already has keeps that entry
@@ -55,6 +65,7 @@ def desired_of(
     away for that moment would only lose requests.
     """
     backends = {url: last[url] for url in retained if url in last}
+    undecided: set[str] = set()
     for url, engine in fleet.serving.items():
         facts = knowledge.facts(engine)
         if facts is not None:
@@ -63,7 +74,9 @@ def desired_of(
                 backends[url] = Backend(engine, facts.models, facts.adapters, asked)
         elif url in last and not knowledge.asked(engine):
             backends[url] = replace(last[url], engine=engine, adapters=(), asked=False)
-    return Desired(backends, fleet.addressed)
+        elif url in inherited:
+            undecided.add(url)
+    return Desired(backends, fleet.addressed, frozenset(undecided))
 
 
 def needs_confirmation(

@@ -106,9 +106,17 @@ def adapter_url(url: str, adapter: str) -> str:
     return f"{url}/{quote(adapter, safe='')}/.."
 
 
+_ADAPTER = re.compile(r"/[^/]+/\.\.$")
+
+
+def engine_url(url: str) -> str:
+    """The URL of the engine that an entry leads to, whichever way it is spelled."""
+    return _ADAPTER.sub("", url)
+
+
 def is_adapter_url(url: str) -> bool:
     """Whether `adapter_url` made it."""
-    return url.endswith("/..")
+    return url != engine_url(url)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ take it; whether each replica took it is read back from its own API, a lane for 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import httpx
 
@@ -24,23 +24,29 @@ from kube.pod import Pod
 from kube.store import Store
 
 _log = get_logger(__name__)
+V = TypeVar("V")
+
+
+Entries: TypeAlias = Mapping[str, tuple[str, ...]]
+"""What a document says, by entry; what the words mean is the format's affair."""
 
 
 class Rendered(NamedTuple):
     """A document: its bytes, what it says by entry, and the engines that it cannot express."""
 
     content: bytes
-    entries: Mapping[str, str]
+    entries: Entries
     left_out: Mapping[str, str]
 
 
 class Format(Protocol):
     """One kind of document; pure."""
 
-    def render(self, desired: Desired) -> Rendered:
-        """Equal sets make equal bytes. RouterError: the router would reject it."""
+    def render(self, desired: Desired, present: Entries) -> Rendered:
+        """Equal sets make equal bytes; entries in `present` of engines that are undecided are
+        taken over. RouterError: the router would reject it."""
 
-    def parse(self, content: bytes) -> Mapping[str, str] | None:
+    def parse(self, content: bytes) -> Entries | None:
         """What a document says by entry; None: the router would not take it."""
 
     def engines(self, entries: Collection[str]) -> list[str]:
@@ -49,7 +55,7 @@ class Format(Protocol):
     def report_path(self) -> str:
         """Where a replica tells what it has."""
 
-    def parse_report(self, answer: Answer) -> Mapping[str, str]:
+    def parse_report(self, answer: Answer) -> Entries:
         """What a replica has, by entry. RefusedError: it does not say."""
 
 
@@ -131,7 +137,7 @@ class DocumentTarget:
         self._router = router
         self._wake = wake
         self._content: bytes | None = None
-        self._entries: Mapping[str, str] = {}
+        self._entries: Entries = {}
         self._left_out: frozenset[str] = frozenset()
 
     @property
@@ -152,7 +158,7 @@ class DocumentTarget:
         return tuple(self._entries)
 
     def difference(self, desired: Desired) -> Difference:
-        rendered = self._format.render(desired)
+        rendered = self.render(desired)
         if rendered.content == self._content:
             return Difference()
         found = difference_of(rendered.entries, self._entries)
@@ -160,7 +166,7 @@ class DocumentTarget:
         return Difference(change=(self.label,)) if found.settled else found
 
     async def apply(self, desired: Desired, difference: Difference) -> None:
-        rendered = self._format.render(desired)
+        rendered = self.render(desired)
         self._say_left_out(rendered.left_out)
         await self._document.write(rendered.content)
         now = self._clock.monotonic()
@@ -170,6 +176,10 @@ class DocumentTarget:
         for entry in rendered.entries:
             self.retired.pop(entry, None)
         self._wake()
+
+    def render(self, desired: Desired) -> Rendered:
+        """What it should say, given what it says now."""
+        return self._format.render(desired, self._entries)
 
     def _say_left_out(self, left_out: Mapping[str, str]) -> None:
         for url in left_out.keys() - self._left_out:
@@ -203,7 +213,7 @@ class ReportTarget:
         self._client = client
         self._token = token
         self._clock = clock
-        self._entries: Mapping[str, str] = {}
+        self._entries: Entries = {}
 
     @property
     def label(self) -> str:
@@ -223,7 +233,7 @@ class ReportTarget:
 
     def difference(self, desired: Desired) -> Difference:
         """Entries that the document never held are somebody else's."""
-        wanted = self._format.render(desired).entries
+        wanted = self._document.render(desired).entries
         ours = {e: v for e, v in self._entries.items() if e in wanted or self._was_ours(e)}
         found = difference_of(wanted, ours)
         if found.settled or self._overdue():
@@ -243,7 +253,7 @@ class ReportTarget:
         return self._clock.monotonic() - self._document.written_at > self._pickup_s
 
 
-def difference_of(wanted: Mapping[str, str], found: Mapping[str, str]) -> Difference:
+def difference_of(wanted: Mapping[str, V], found: Mapping[str, V]) -> Difference:
     """By entry: lacking, left over, and saying something else."""
     return Difference(
         add=tuple(entry for entry in wanted if entry not in found),

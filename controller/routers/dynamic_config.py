@@ -7,14 +7,14 @@ are known: it keeps stale backends, and says so only in its log, when it rejects
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from controller.routers.config import DynamicConfigRouter
 from controller.routers.desired import Backend, Desired
-from controller.routers.document_kind import Rendered
+from controller.routers.document_kind import Entries, Rendered
 from controller.routers.transport import Answer, RefusedError, RouterError, short
 
 # The router cannot express an empty set: "", null and {} are rejected, and the old one stays.
@@ -75,7 +75,7 @@ class DynamicConfig:
             ),
         }
 
-    def render(self, desired: Desired) -> Rendered:
+    def render(self, desired: Desired, present: Entries) -> Rendered:
         """A URL is repeated for each of its models and adapters. Health checks stay off: they
         are real completions, and make each reload 15 s slower."""
         left_out: dict[str, str] = {}
@@ -86,6 +86,10 @@ class DynamicConfig:
                 continue
             label = backend.engine.key.model_label
             rows += [(url, model, label) for model in (*backend.models, *backend.adapters)]
+        for url in present.keys() & desired.undecided:
+            label, *models = present[url]
+            rows += [(url, model, label) for model in models]
+        rows.sort(key=lambda row: row[0])
         entries = _entries(rows)
         if not rows:
             rows = [(PLACEHOLDER_URL, PLACEHOLDER_MODEL, "")]
@@ -99,7 +103,7 @@ class DynamicConfig:
         encoded = msgspec.json.encode(config, order="sorted")
         return Rendered(msgspec.json.format(encoded, indent=1) + b"\n", entries, left_out)
 
-    def parse(self, content: bytes) -> Mapping[str, str] | None:
+    def parse(self, content: bytes) -> Entries | None:
         try:
             config = msgspec.json.decode(content, type=dict[str, Any])
         except msgspec.DecodeError:
@@ -112,7 +116,7 @@ class DynamicConfig:
     def report_path(self) -> str:
         return "/health"
 
-    def parse_report(self, answer: Answer) -> Mapping[str, str]:
+    def parse_report(self, answer: Answer) -> Entries:
         """`/health` carries the configuration in force, also when it answers 503."""
         try:
             config = msgspec.json.decode(answer.body, type=_Report).dynamic_config
@@ -164,7 +168,7 @@ def rejection(config: Mapping[str, Any]) -> str:
     return ""
 
 
-def _parsed(config: Mapping[str, Any]) -> dict[str, str]:
+def _parsed(config: Mapping[str, Any]) -> Entries:
     urls = _split(config.get("static_backends"))
     models = _split(config.get("static_models"))
     labels = _split(config.get("static_model_labels")) or [""] * len(urls)
@@ -174,17 +178,14 @@ def _parsed(config: Mapping[str, Any]) -> dict[str, str]:
     return _entries(row for row in rows if row[0] != PLACEHOLDER_URL)
 
 
-def _entries(rows: Any) -> dict[str, str]:
-    """By URL: its models and adapters, and its label if it has one."""
+def _entries(rows: Iterable[tuple[str, str, str]]) -> Entries:
+    """By URL: its label, then its models and adapters."""
     models: dict[str, list[str]] = {}
     labels: dict[str, str] = {}
     for url, model, label in rows:
         models.setdefault(url, []).append(model)
         labels[url] = label
-    return {
-        url: ",".join(names) + (f" ({labels[url]})" if labels[url] else "")
-        for url, names in models.items()
-    }
+    return {url: (labels[url], *names) for url, names in models.items()}
 
 
 def _split(value: Any) -> list[str]:

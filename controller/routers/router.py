@@ -70,6 +70,8 @@ class Router:
         self._spawn = spawn
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._first = True
+        self._inherited: frozenset[str] = frozenset()
+        self._starting = True
         self._settle = False
         self._around = Surroundings(
             router=config.name,
@@ -170,7 +172,9 @@ class Router:
 
     def _publish(self, retained: Collection[str]) -> None:
         """Make the desired set known to the lanes, if it is another one."""
-        fresh = desired_of(self.fleet, self.prober, self.desired.backends, retained)
+        fresh = desired_of(
+            self.fleet, self.prober, self.desired.backends, retained, self._still_inherited()
+        )
         if self._first or fresh != self.desired:
             self.desired = fresh
             self.wake_lanes()
@@ -178,6 +182,19 @@ class Router:
         self._update_lanes()
         self._metrics.engines.labels(self.config.name).set(len(self.desired.backends))
         self._count_excluded()
+
+    def _still_inherited(self) -> frozenset[str]:
+        """What the router has from before this term, by the record, until its engine answers;
+        and, until all have been asked once, whoever has not been: some kinds have no record."""
+        serving, prober = self.fleet.serving, self.prober
+        if self._first:
+            self._inherited = self.kind.applied_urls()
+        self._inherited = frozenset(
+            url for url in self._inherited if url in serving and prober.facts(serving[url]) is None
+        )
+        unasked = {url for url, engine in serving.items() if not prober.asked(engine)}
+        self._starting = self._starting and bool(unasked)
+        return self._inherited | unasked if self._starting else self._inherited
 
     def _update_lanes(self) -> None:
         targets = self.kind.targets()

@@ -151,6 +151,8 @@ def endpoints_of(
     for engine in (*desired.addressed, *held):
         backend = desired.backends.get(engine.url)
         ready = backend is not None and backend.engine.uid == engine.uid
+        # What a former leader published is not taken back before its engine was asked.
+        ready = ready or (engine.ready and engine.url in desired.undecided)
         taken: set[str] = set()
         for address in engine.addresses:
             family = family_of(address)

@@ -113,6 +113,9 @@ class WebhookUrl:
         return self._urls
 
     def difference(self, desired: Desired) -> Difference:
+        if desired.undecided:
+            # Whether the receiver knows of these is not known: it hears of all or of nothing.
+            return Difference(pending=tuple(sorted(desired.undecided)))
         if msgspec.json.encode(payload_of(desired)) == self._accepted:
             return Difference()
         return Difference(change=(self._config.url,))

@@ -7,13 +7,19 @@ at a known URL for another worker, and is without it for more than ten seconds.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import msgspec
 
 from controller.routers.desired import Desired
-from controller.routers.dialects import DIALECTS, base_url, entries_of, is_adapter_url
-from controller.routers.document_kind import Rendered
+from controller.routers.dialects import (
+    DIALECTS,
+    base_url,
+    engine_url,
+    entries_of,
+    is_adapter_url,
+)
+from controller.routers.document_kind import Entries, Rendered
 from controller.routers.transport import Answer
 
 _SMG = DIALECTS["smg"]
@@ -39,18 +45,22 @@ class WorkerFile:
     def __init__(self, *, adapters: bool) -> None:
         self._adapters = adapters
 
-    def render(self, desired: Desired) -> Rendered:
-        entries = entries_of(desired, _SMG, self._adapters)
-        workers = [_Worker(worker_id(url), url, entries[url].model) for url in sorted(entries)]
+    def render(self, desired: Desired, present: Entries) -> Rendered:
+        wanted = entries_of(desired, _SMG, self._adapters)
+        entries = {url: entry.model for url, entry in wanted.items()}
+        for url, (model,) in present.items():
+            if engine_url(url) in desired.undecided:
+                entries[url] = model
+        workers = [_Worker(worker_id(url), url, entries[url]) for url in sorted(entries)]
         content = msgspec.json.format(msgspec.json.encode(_File(_VERSION, workers)), indent=1)
-        return Rendered(content + b"\n", {w.url: w.model_id for w in workers}, {})
+        return Rendered(content + b"\n", {w.url: (w.model_id,) for w in workers}, {})
 
-    def parse(self, content: bytes) -> Mapping[str, str] | None:
+    def parse(self, content: bytes) -> Entries | None:
         try:
             file = msgspec.json.decode(content, type=_File)
         except msgspec.DecodeError:
             return None
-        return {worker.url: worker.model_id for worker in file.workers}
+        return {worker.url: (worker.model_id,) for worker in file.workers}
 
     def engines(self, entries: Collection[str]) -> list[str]:
         return [url for url in entries if not is_adapter_url(url)]
@@ -58,9 +68,9 @@ class WorkerFile:
     def report_path(self) -> str:
         return _SMG.list_request().path
 
-    def parse_report(self, answer: Answer) -> Mapping[str, str]:
+    def parse_report(self, answer: Answer) -> Entries:
         listed = _SMG.parse_list(answer.status, answer.body)
-        return {base_url(worker.url): worker.model for worker in listed if not worker.draining}
+        return {base_url(each.url): (each.model,) for each in listed if not each.draining}
 
 
 def worker_id(url: str) -> str:

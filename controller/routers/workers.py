@@ -20,6 +20,7 @@ from controller.routers.dialects import (
     Outcome,
     Request,
     base_url,
+    engine_url,
     entries_of,
     is_adapter_url,
 )
@@ -61,12 +62,15 @@ def compare(
     *,
     waiting: Collection[str] = (),
     limbo: Collection[str] = (),
+    undecided: Collection[str] = (),
 ) -> Difference:
     """What a replica's list lacks and has too much of.
 
     `waiting` were asked for and are not to be asked again yet; `limbo` may still appear although
-    nobody wants them. Entries that nobody claimed are foreign and left alone, unless they are at
-    the address of an engine: then they are ours from now on, and leave with it.
+    nobody wants them. Of engines in `undecided`, what is listed stays as it is.
+
+    Entries that nobody claimed are foreign and left alone, unless they are at the address of an
+    engine: then they are ours from now on, and leave with it.
     """
     listed: dict[str, list[Observed]] = {}
     for worker in observed:
@@ -75,6 +79,8 @@ def compare(
     remove, change, claim = [], [], []
     for url, workers in listed.items():
         entry = entries.get(url)
+        if engine_url(url) in undecided:
+            continue
         if all(worker.draining for worker in workers):
             # Wanted again or not: until it has left, an add would be refused or undone.
             if entry is not None or url in claims:
@@ -155,7 +161,9 @@ class Workers:
         gone = {
             url: claim
             for url, claim in self.ownership.claims.items()
-            if url not in wanted and all(r.is_rid_of(url) for r in self._replicas.values())
+            if url not in wanted
+            and engine_url(url) not in desired.undecided
+            and all(r.is_rid_of(url) for r in self._replicas.values())
         }
         if gone and self._replicas:
             await self.ownership.release(gone)
@@ -240,6 +248,7 @@ class WorkerReplica:
             claims,
             waiting={url for url in waiting if url in entries},
             limbo={url for url in claims if url not in entries and self._may_appear(url)},
+            undecided=desired.undecided,
         )
 
     def is_rid_of(self, url: str) -> bool:

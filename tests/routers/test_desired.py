@@ -83,3 +83,13 @@ def test_a_large_removal_needs_a_second_list(
     last: str, serving: str, share: float, first: bool, needed: bool
 ) -> None:
     assert needs_confirmation(last, serving, share, first=first) is needed
+
+
+def test_what_the_router_has_from_before_is_undecided_until_its_engine_answers() -> None:
+    inherited = [E1.url, "http://10.9.9.9:1"]
+    found = desired_of(fleet(E1, E2), Known({}), {}, inherited=inherited)
+    assert found.undecided == {E1.url}
+    assert not found.backends
+    found = desired_of(fleet(E1, E2), Known({E1.uid: FACTS}), {}, inherited=inherited)
+    assert not found.undecided
+    assert list(found.backends) == [E1.url]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.routers.config import DynamicConfigRouter
+from controller.routers.desired import Desired
 from controller.routers.dynamic_config import PLACEHOLDER_URL, DynamicConfig, rejection
 from controller.routers.transport import Answer, RefusedError
 from tests.routers.fleet import backend, desired
@@ -28,7 +29,7 @@ PLAIN = made()
 
 def test_a_backend_for_each_model_and_adapter() -> None:
     rendered = PLAIN.render(
-        desired(backend("e2", B, models=("llama",)), backend("e1", A, adapters=("x",)))
+        desired(backend("e2", B, models=("llama",)), backend("e1", A, adapters=("x",))), {}
     )
     assert json.loads(rendered.content) == {
         "service_discovery": "static",
@@ -36,18 +37,18 @@ def test_a_backend_for_each_model_and_adapter() -> None:
         "static_backends": f"{A},{A},{B}",
         "static_models": "base,x,llama",
     }
-    assert rendered.entries == {A: "base,x", B: "llama"}
+    assert rendered.entries == {A: ("", "base", "x"), B: ("", "llama")}
 
 
 def test_model_labels_are_written_once_one_engine_has_one() -> None:
     rendered = PLAIN.render(
-        desired(backend("e1", A, model_label="prefill", adapters=("x",)), backend("e2", B))
+        desired(backend("e1", A, model_label="prefill", adapters=("x",)), backend("e2", B)), {}
     )
     assert json.loads(rendered.content)["static_model_labels"] == "prefill,prefill,"
 
 
 def test_an_empty_set_is_a_placeholder_and_counts_as_empty() -> None:
-    rendered = PLAIN.render(desired())
+    rendered = PLAIN.render(desired(), {})
     config = json.loads(rendered.content)
     assert (config["static_backends"], config["static_models"]) == (PLACEHOLDER_URL, "none")
     assert rendered.entries == {}
@@ -62,7 +63,7 @@ def test_settings_are_passed_on() -> None:
             prefill_model_labels="p",
             decode_model_labels="d",
         )
-        .render(desired())
+        .render(desired(), {})
         .content
     )
     assert config["routing_logic"] == "disaggregated_prefill"
@@ -80,8 +81,8 @@ def test_settings_are_passed_on() -> None:
     ],
 )
 def test_an_engine_that_cannot_be_expressed_is_left_out_alone(bad: Any, why: str) -> None:
-    rendered = PLAIN.render(desired(bad, backend("e1", A)))
-    assert rendered.entries == {A: "base"}
+    rendered = PLAIN.render(desired(bad, backend("e1", A)), {})
+    assert rendered.entries == {A: ("", "base")}
     assert list(rendered.left_out) == [bad.engine.url]
     assert why in rendered.left_out[bad.engine.url]
 
@@ -134,7 +135,7 @@ def test_whatever_engines_are_named_the_router_takes_what_is_written(engines: An
         backend(f"e{n}", f"http://10.0.0.{n}:8000", models=models, adapters=adapters)
         for n, models, adapters in engines
     ]
-    rendered = PLAIN.render(desired(*backends))
+    rendered = PLAIN.render(desired(*backends), {})
     workers = _workers(_parse(rendered.content))
     kept = {b.engine.url for b in backends} - rendered.left_out.keys()
     assert {w.url for w in workers if w.url != PLACEHOLDER_URL} == kept
@@ -145,7 +146,7 @@ def test_whatever_engines_are_named_the_router_takes_what_is_written(engines: An
 def test_the_configuration_in_force_is_read_back(status: int) -> None:
     body = {"status": "x", "dynamic_config": {**GOOD, "k8s_port": None, "callbacks": None}}
     report = PLAIN.parse_report(Answer(status, json.dumps(body).encode()))
-    assert report == {A: "base", B: "base"}
+    assert report == {A: ("", "base"), B: ("", "base")}
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"status":"healthy"}', b"[]"])
@@ -156,3 +157,10 @@ def test_a_health_that_shows_no_configuration_is_refused(body: bytes) -> None:
 
 def test_a_truncated_file_says_nothing() -> None:
     assert PLAIN.parse(msgspec.json.encode(GOOD)[:-9]) is None
+
+
+def test_what_is_undecided_stays_as_it_is_written() -> None:
+    present = {A: ("prefill", "base", "x"), B: ("", "llama")}
+    rendered = PLAIN.render(Desired({}, (), frozenset({A})), present)
+    assert rendered.entries == {A: ("prefill", "base", "x")}
+    assert json.loads(rendered.content)["static_model_labels"] == "prefill,prefill"

@@ -155,7 +155,7 @@ async def test_each_adapter_is_routed_to_the_engines_that_have_it(rig: Rig) -> N
     await rig.start("p1", first)
     await rig.start("p2", second)
     async with running(quick(SmgRouter())) as router, rig.leading(driven("smg", router)):
-        await until(lambda: len(router.urls) == 5)
+        await until(lambda: [router.status(url) for url in router.urls] == ["ready"] * 5)
         async with httpx.AsyncClient() as client:
             for model, engine in (("lora-a", "e1"), ("lora-b", "e2"), ("org/c d", "e2")):
                 for _ in range(3):

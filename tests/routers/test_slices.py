@@ -244,3 +244,12 @@ def test_a_slice_that_holds_too_many_loses_none() -> None:
     held = [a for s in (*found.update, *found.create) for e in s.endpoints for a in e.addresses]
     assert sorted(held) == [f"10.0.0.{n}" for n in range(1, 6)]
     assert isinstance(found.update[0].endpoints[0], Endpoint)
+
+
+def test_what_a_former_leader_published_stays_ready_while_it_is_undecided() -> None:
+    [one] = engines(1)
+    [two] = engines(1, ready=False)
+    for made, ready in ((one, True), (two, False)):
+        undecided = Desired({}, (made,), frozenset({made.url}))
+        groups = endpoints_of(undecided, SERVICE, CONFIG, {})
+        assert [e.conditions.ready for e in groups["IPv4", 8000]] == [ready]

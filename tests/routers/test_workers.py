@@ -104,3 +104,9 @@ def test_what_may_still_appear_keeps_the_router_unsettled() -> None:
 
 def test_what_has_appeared_is_removed() -> None:
     assert compare({}, listed(A), claims(A), limbo=[A]) == Difference(remove=(A,))
+
+
+def test_what_is_undecided_stays_as_it_is_listed() -> None:
+    adapter = f"{A}/lora-a/.."
+    found = compare({}, listed(A, adapter, B), claims(A, adapter, B), undecided=[A])
+    assert found == Difference(remove=(B,))

@@ -164,8 +164,16 @@ async def test_a_ghost_whose_pod_died_while_the_controller_was_down_leaves(rig: 
         await rig.delete("p1")
         await rig.delete("p2")
         assert len(router.urls) == 4
-        async with rig.leading(vllm(router)):
+        changed = changes(router)
+        # The engine that lives does not even answer the new leader: it is not touched.
+        engines[2].hang = {ALL}
+        async with rig.leading(vllm(router)) as loop:
             await until(lambda: set(router.urls) == {foreign.url, engines[2].url})
+            await until(lambda: "not answering" in str(loop.status()))
+            assert changes(router) == changed + 2
+            engines[2].hang = set()
+            await until(lambda: loop.status()[0]["desired"] == [engines[2].url])
+            assert changes(router) == changed + 2
 
 
 async def test_an_entry_is_claimed_before_it_is_asked_for(rig: Rig) -> None:
