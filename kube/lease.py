@@ -115,8 +115,8 @@ class LeaderElector:
         self._duration_s = duration_s
         self._renew_deadline_s = renew_deadline_s
         self._retry_period_s = retry_period_s
-        # Two calls that hang still leave time for a third before the deadline.
-        self._call_timeout_s = renew_deadline_s / 3
+        # Two renewals that hang still leave time for a third before the deadline.
+        self._call_timeout_s = renew_deadline_s / 4
         self._observed: Observed | None = None
         self._leading = False
         self._renewed_at_s = -math.inf
@@ -177,13 +177,15 @@ class LeaderElector:
 
     async def _keep(self) -> None:
         """Renew until the lease is lost."""
+        renewed = True
         while self._leading:
-            await self._clock.sleep(min(self._pause_s(), max(0.0, self._time_left_s())))
+            pause_s = self._pause_s() if renewed else self._pause_s() / 2
+            await self._clock.sleep(min(pause_s, max(0.0, self._time_left_s())))
             left_s = self._time_left_s()
             if left_s <= 0:
                 self._leading = False
             else:
-                await self._attempt(self._renew, min(self._call_timeout_s, left_s))
+                renewed = await self._attempt(self._renew, min(self._call_timeout_s, left_s))
 
     async def _attempt(self, call: Callable[[], Awaitable[bool]], limit_s: float) -> bool:
         async def bounded() -> bool:

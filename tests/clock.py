@@ -69,7 +69,7 @@ class FakeClock:
             self._move_to(max(due, self._monotonic))
             future.set_result(None)
             await self.settle()
-        self._move_to(target)
+        self._move_to(max(target, self._monotonic))
         await self.settle()
 
     async def settle(self, rounds: int = _SETTLE_ROUNDS) -> None:
