@@ -237,6 +237,7 @@ class Controller:
         for name, store in (("pods", self.pods), ("namespaces", self.namespaces)):
             metrics.store_age_s.labels(name).set_function(store.age_s)
             metrics.store_objects.labels(name).set_function(store.__len__)
+        metrics.events_dropped.set_function(lambda: float(self.recorder.dropped))
         metrics.leader.set_function(lambda: float(self.term is not None))
         metrics.candidates.labels("terminal").set_function(
             lambda: self.term.terminal.candidates() if self.term and self.term.terminal else 0

@@ -75,7 +75,7 @@ class TerminalConfig(Struct, frozen=True, forbid_unknown_fields=True, rename="ca
 
 
 class PostgresConfig(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where records of retirement are read, if retired.source is postgres."""
+    """Where records of retirement are read, if retired.source is postgres; dsn beats dsnFile."""
 
     dsn: str = ""
     dsn_file: str = ""
@@ -163,11 +163,10 @@ def check_config(config: ControllerConfig, *, dsn_needed: bool = True) -> None:
 
 
 def _check_postgres(postgres: PostgresConfig, dsn_needed: bool) -> None:
-    given = bool(postgres.dsn) + bool(postgres.dsn_file)
-    if given > 1 or (dsn_needed and not given):
+    if dsn_needed and not (postgres.dsn or postgres.dsn_file):
         raise ConfigError(
-            "retired.postgres: set dsn or dsnFile (one of them), as retired.source is postgres;"
-            " the environment has PODSTAMP_RETIRED_POSTGRES_DSN for it"
+            "retired.postgres: set dsnFile or dsn, as retired.source is postgres;"
+            " or PODSTAMP_RETIRED_POSTGRES_DSN in the environment"
         )
     if "%(names)s" not in postgres.query:
         raise ConfigError(

@@ -17,7 +17,7 @@ from controller.plan import Look, PlanPolicy, needs_node
 from controller.records import RecordsUnavailable
 from controller.term import record_source, retired_policy
 from controller.trust import Guards
-from controller.verdict import NodeStanding
+from controller.verdict import NodeStanding, may_be_retired
 from kube import paths
 from kube.client import ApiClient
 from kube.credentials import Credentials, load_credentials
@@ -88,12 +88,13 @@ async def look(
             nodes[name] = await ask_node(client, pod)
     claims = any(pod.metadata.annotations.retired for pod in pods)
     guards = await read_guards(client) if policy.by_stamps and claims else Guards(())
-    rows: Mapping[PodKey, Sequence[Record]] | None = None
+    rows: Mapping[PodKey, Sequence[Record]] | None = {}
     problem = None
-    try:
-        rows = await _read_records(config, pods)
-    except (RecordsUnavailable, ConfigError) as error:
-        problem = error
+    if policy.by_stamps or policy.retired_enabled:
+        try:
+            rows = await _read_records(config, [pod for pod in pods if may_be_retired(pod)])
+        except (RecordsUnavailable, ConfigError) as error:
+            rows, problem = None, error
     return Look(pods, namespaces, nodes, rows, guards), problem
 
 

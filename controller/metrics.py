@@ -59,10 +59,13 @@ class ReaperMetrics:
         )
         self.sightings = Counter(
             "podstamp_sightings",
-            "Pods that were kept for something odd, each counted once: unknown phase, held by"
-            " finalizers, index held twice.",
+            "Pods with something odd, each counted once: unknown phase, held by finalizers, index"
+            " held twice, replacement that died at once.",
             ("kind",),
             registry=registry,
+        )
+        self.events_dropped = Gauge(
+            "podstamp_events_dropped", "Events that could not be written.", registry=registry
         )
         self.config_reloads = Counter(
             "podstamp_config_reloads",

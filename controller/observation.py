@@ -45,6 +45,11 @@ class ObservationClock:
         """The sight was broken for all: a cold store, a scan that failed or was cut off."""
         self._seen.clear()
 
+    def since(self, uid: str) -> float | None:
+        """When the pod was first seen in its shape; None for one that is not seen."""
+        seen = self._seen.get(uid)
+        return None if seen is None else seen[1]
+
     def remaining(self, uid: str, now: float, hold_s: float) -> float | None:
         """Seconds until the hold time is over, 0 if it is; None for a pod that is not seen."""
         seen = self._seen.get(uid)

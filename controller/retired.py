@@ -16,7 +16,7 @@ from controller.observation import ObservationClock
 from controller.records import Miss, PodKey, Record, RecordSource, RecordsUnavailable, match
 from controller.reports import identity
 from controller.trust import Guards, Ledger, doubt_retirement, doubt_stamps
-from controller.verdict import Keep, Reap, Verdict, Why, judge_retired
+from controller.verdict import Keep, Reap, Verdict, Why, judge_retired, may_be_retired
 from kube.clock import within
 from kube.errors import KubeError
 from kube.logs import get_logger
@@ -132,7 +132,7 @@ class RetiredReaper:
     async def _pass(self) -> str:
         if not self._gate.is_fresh():
             return "stale"
-        pods = [pod for pod in self._pods.values() if _may_be_over(pod)]
+        pods = [pod for pod in self._pods.values() if may_be_retired(pod)]
         guards = await self._read_guards() if pods else Guards(())
         rows = await self._source.look_up(pods) if pods else {}
         over: list[tuple[Pod, Reap]] = []
@@ -171,7 +171,11 @@ class RetiredReaper:
             for pod in waiting:
                 if self._deleter.budget.wait_s(self._clock.monotonic()) > 0:
                     return
+                seen = self._observed.since(pod.metadata.uid)
                 result = await self._deleter.attempt(pod, decide)
+                if result.outcome is Outcome.DELETED and seen is not None:
+                    latency_s = self._clock.monotonic() - seen
+                    self._metrics.latency_s.labels(LOOP).observe(latency_s)
                 if isinstance(result.verdict, Keep):
                     uid = pod.metadata.uid
                     self._judged[uid] = result.verdict
@@ -220,9 +224,3 @@ class RetiredReaper:
                 tell = log.warning if odd else log.debug
                 tell("kept a retired pod", **identity(pod), reason=verdict.reason)
         self._kept = kept
-
-
-def _may_be_over(pod: Pod) -> bool:
-    """Whether any record could lead to a delete; the others need no look-up."""
-    verdict = judge_retired(pod, record=Miss.NONE, doubt=None)
-    return isinstance(verdict, Keep) and verdict.why is Why.NOT_RETIRED

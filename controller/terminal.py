@@ -94,6 +94,7 @@ class TerminalReaper:
         self._deleted: dict[str, float] = {}
         self._kept: dict[str, Why] = {}
         self._failures: dict[str, int] = {}
+        self._held: set[str] = set()
 
     async def run(self) -> None:
         """Reap until cancelled; an unexpected error ends it."""
@@ -161,6 +162,7 @@ class TerminalReaper:
         self._ended.pop(uid, None)
         self._kept.pop(uid, None)
         self._failures.pop(uid, None)
+        self._held.discard(uid)
         self._observed.observe(uid, None, now)
         ended = self._deleted.pop(uid, None)
         if ended is not None:
@@ -198,6 +200,7 @@ class TerminalReaper:
         self._observed.observe(uid, verdict.shape, now)
         wait_s = self.remaining_s(pod)
         if wait_s is None or wait_s > 0:
+            self._tell_backoff(pod, now)
             return wait_s
         if self._deleter.dry_run and self._reports.is_named(uid, verdict.shape):
             return None
@@ -206,6 +209,16 @@ class TerminalReaper:
             return wait_s
         ended = self._ended.get(uid, now)
         return self._after(pod, ended, await self._deleter.attempt(pod, self._decide))
+
+    def _tell_backoff(self, pod: Pod, now: float) -> None:
+        uid = pod.metadata.uid
+        held_s = (
+            self._backoff.due(_slot(pod), self._ended.get(uid, now), self._policy.backoff) - now
+        )
+        if held_s > 0 and uid not in self._held:
+            self._held.add(uid)
+            self._metrics.sightings.labels("backing-off").inc()
+            log.warning("a replacement died at once", **identity(pod), seconds=round(held_s, 1))
 
     async def _decide(self, pod: Pod, namespace: Namespace | None) -> Verdict:
         verdict = self._judge(pod, namespace)

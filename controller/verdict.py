@@ -191,6 +191,14 @@ _ABOUT_RECORDS = frozenset(
         Why.OFF,
     }
 )
+
+
+def may_be_retired(pod: Pod) -> bool:
+    """Whether any record could lead to a delete; the others need no look-up."""
+    verdict = judge_retired(pod, record=Miss.NONE, doubt=None)
+    return isinstance(verdict, Keep) and verdict.why is Why.NOT_RETIRED
+
+
 _MISSES = {
     Miss.NONE: Keep(Why.NOT_RETIRED, "no record says that its execution is over"),
     Miss.MISMATCH: Keep(Why.MISMATCH, "the record of its name is about another incarnation"),

@@ -65,10 +65,6 @@ def test_owner_kinds_are_written_with_or_for_well_known_ones_without_group(tmp_p
         ("terminal: {ownerKinds: [PodSet, podsets]}", ["terminal.ownerKinds[1]", "podsets"]),
         ("retired: {enabled: true, source: postgres}", ["retired.postgres", "dsn"]),
         (
-            "retired: {enabled: true, source: postgres, postgres: {dsn: 'host=a', dsnFile: /b}}",
-            ["retired.postgres", "one of them"],
-        ),
-        (
             "retired: {enabled: true, source: postgres,"
             " postgres: {dsn: 'host=a', query: SELECT 1}}",
             ["retired.postgres.query", "%(names)s"],

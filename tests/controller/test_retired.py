@@ -107,6 +107,8 @@ async def test_it_deletes_after_the_threshold_and_not_before_with_both_precondit
         {"uid": "uid-llm-run-2", "resourceVersion": "42"},
     ]
     assert world.api.reasons() == ["ReapedRetired", "ReapedRetired"]
+    latency = world.registry.get_sample_value
+    assert latency("podstamp_reaper_latency_seconds_sum", {"loop": "retired"}) == 600
 
 
 @pytest.mark.parametrize(

@@ -425,6 +425,8 @@ async def test_a_replacement_that_dies_at_once_backs_off_and_the_neighbour_does_
             delays.append(world.clock.monotonic() - began)
             world.sync()
         assert delays == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
+        told = world.registry.get_sample_value
+        assert told("podstamp_sightings_total", {"kind": "backing-off"}) == 5
         world.add(dead(2))
         await world.clock.advance(0)
         assert "web-2" not in world.api.pod_names()
