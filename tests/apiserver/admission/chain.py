@@ -5,11 +5,12 @@ webhooks. Configurations are read from the server's own store, so a change holds
 """
 
 import asyncio
+from dataclasses import replace
 
 from tests.apiserver.admission.attributes import Attributes, Json
 from tests.apiserver.admission.calls import Caller, Timeout
 from tests.apiserver.admission.checking import refuse_broken
-from tests.apiserver.admission.matching import is_exempt
+from tests.apiserver.admission.matching import policies_may_see, webhooks_may_see
 from tests.apiserver.admission.policies import Policies
 from tests.apiserver.admission.subject import ObjectSource, Subject
 from tests.apiserver.admission.webhooks import Webhooks
@@ -36,19 +37,23 @@ class AdmissionChain:
 
         `obj` is None on DELETE. Raises StatusError.
         """
-        if is_exempt(attributes) or not self._mutating.hooks():
+        if not webhooks_may_see(attributes) or not self._mutating.hooks():
             return obj
         subject = Subject(attributes, obj, old, self._source)
         return (await self._mutating.mutate(subject)).obj
 
     async def validate(self, attributes: Attributes, obj: Json | None, old: Json | None) -> None:
         """Raise StatusError if a policy or a validating webhook refuses."""
-        if is_exempt(attributes):
-            refuse_broken(attributes, obj)
-            return
+        refuse_broken(attributes, obj)
+        if not attributes.name and obj is not None:
+            # By now a generated name is there; the warnings stay one list for both stages.
+            name = (obj.get("metadata") or {}).get("name") or ""
+            attributes = replace(attributes, name=name)
         subject = Subject(attributes, obj, old, self._source)
-        self._policies.validate(subject)
-        await self._validating.validate(subject)
+        if policies_may_see(attributes):
+            self._policies.validate(subject)
+        if webhooks_may_see(attributes):
+            await self._validating.validate(subject)
 
     async def aclose(self) -> None:
         """Close the kept connections."""

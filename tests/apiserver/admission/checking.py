@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tests.apiserver.admission.attributes import Attributes, Json
 from tests.apiserver.admission.expressions import ExpressionError, compile_expression
+from tests.apiserver.admission.policies import CODES
 from tests.apiserver.admission.selectors import unknown_operators
 from tests.apiserver.errors import Cause, invalid
 
@@ -39,7 +40,7 @@ def refuse_broken(attributes: Attributes, obj: Json | None) -> None:
 
 def _webhook(path: str, entry: Json) -> Iterator[Cause]:
     yield from _selectors(path, entry)
-    yield from _conditions(path, entry.get("matchConditions"), frozenset())
+    yield from _conditions(path, entry.get("matchConditions"))
 
 
 def _policy(spec: Json) -> Iterator[Cause]:
@@ -49,21 +50,25 @@ def _policy(spec: Json) -> Iterator[Cause]:
         path = f"spec.variables[{index}].expression"
         yield from _expression(path, variable.get("expression", ""), declared)
         declared |= {variable.get("name", "")}
-    yield from _conditions("spec", spec.get("matchConditions"), declared)
+    yield from _conditions("spec", spec.get("matchConditions"))
     for index, validation in enumerate(spec.get("validations") or ()):
         path = f"spec.validations[{index}]"
         yield from _expression(f"{path}.expression", validation.get("expression", ""), declared)
+        reason = validation.get("reason")
+        if reason is not None and reason not in CODES:
+            supported = ", ".join(f'"{known}"' for known in CODES)
+            text = f'Unsupported value: "{reason}": supported values: {supported}'
+            yield Cause("FieldValueNotSupported", text, f"{path}.reason")
         if validation.get("messageExpression"):
             message = validation["messageExpression"]
             yield from _expression(f"{path}.messageExpression", message, declared)
 
 
-def _conditions(
-    path: str, conditions: list[Json] | None, declared: frozenset[str]
-) -> Iterator[Cause]:
+def _conditions(path: str, conditions: list[Json] | None) -> Iterator[Cause]:
     for index, condition in enumerate(conditions or ()):
         field = f"{path}.matchConditions[{index}].expression"
-        yield from _expression(field, condition.get("expression", ""), declared)
+        # Conditions come before a policy's variables, and cannot read them.
+        yield from _expression(field, condition.get("expression", ""), frozenset())
 
 
 def _expression(field: str, source: str, declared: frozenset[str]) -> Iterator[Cause]:

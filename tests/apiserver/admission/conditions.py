@@ -10,17 +10,12 @@ from tests.apiserver.admission.attributes import Json
 from tests.apiserver.admission.expressions import ExpressionError, Scope, compile_expression
 
 
-def conditions_hold(
-    conditions: Iterable[Json],
-    scope: Scope,
-    failure_policy: str,
-    declared: frozenset[str] = frozenset(),
-) -> bool:
+def conditions_hold(conditions: Iterable[Json], scope: Scope, failure_policy: str) -> bool:
     """Whether to go on; ExpressionError with all that failed, if the policy is Fail."""
     errors = []
     for condition in conditions:
         try:
-            met = compile_expression(condition.get("expression", ""), declared).evaluate(scope)
+            met = compile_expression(condition.get("expression", "")).evaluate(scope)
         except ExpressionError as error:
             errors.append(str(error))
             continue

@@ -12,11 +12,8 @@ from tests.apiserver.admission.attributes import Attributes, Json
 from tests.apiserver.admission.selectors import selects
 from tests.apiserver.admission.subject import Subject
 
-_EXEMPT_GROUPS = {
-    "admissionregistration.k8s.io",  # a broken webhook must not forbid its own repair
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-}
+_REVIEW_GROUPS = {"authentication.k8s.io", "authorization.k8s.io"}
+_ADMISSION_GROUP = "admissionregistration.k8s.io"
 _ANY: Json = {
     "operations": ["*"],
     "apiGroups": ["*"],
@@ -25,9 +22,16 @@ _ANY: Json = {
 }
 
 
-def is_exempt(attributes: Attributes) -> bool:
-    """Whether no webhook and no policy may see the request."""
-    return attributes.group in _EXEMPT_GROUPS
+def webhooks_may_see(attributes: Attributes) -> bool:
+    """Whether webhooks are asked at all: a broken one must not forbid its own repair."""
+    return attributes.group not in _REVIEW_GROUPS and attributes.group != _ADMISSION_GROUP
+
+
+def policies_may_see(attributes: Attributes) -> bool:
+    """Whether policies are asked at all: never about themselves and their bindings."""
+    if attributes.group == _ADMISSION_GROUP:
+        return attributes.resource.endswith("webhookconfigurations")
+    return attributes.group not in _REVIEW_GROUPS
 
 
 def hook_matches(hook: Json, subject: Subject) -> bool:

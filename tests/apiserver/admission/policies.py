@@ -18,7 +18,9 @@ GROUP = "admissionregistration.k8s.io"
 POLICIES = "validatingadmissionpolicies"
 BINDINGS = "validatingadmissionpolicybindings"
 
-_CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
+CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
+"""The reasons that a validation may give, and the HTTP codes that they mean."""
+
 _NO_PARAMS = "params are not supported by this server"
 
 
@@ -94,7 +96,7 @@ def _judge(spec: Json, subject: Subject) -> Iterator[_Denial]:
         variables = _compile_variables(spec)
         declared = frozenset(variables)
         scope.enter(subject.namespace, variables)
-        if not conditions_hold(spec.get("matchConditions") or (), scope, policy, declared):
+        if not conditions_hold(spec.get("matchConditions") or (), scope, policy):
             return
     except ExpressionError as error:
         if policy == "Fail":
@@ -141,7 +143,7 @@ def _error(by: str, denial: _Denial, subject: Subject) -> StatusError:
     message = f"{by} denied request: {denial.message}"
     error = forbidden(attributes.group, attributes.resource, name, message)
     details = {**(error.details or {}), "causes": [{"message": message}]}
-    return StatusError(_CODES.get(denial.reason, 422), denial.reason, error.message, details)
+    return StatusError(CODES[denial.reason], denial.reason, error.message, details)
 
 
 def _binds(binding: Json, policy: Json) -> bool:

@@ -41,10 +41,14 @@ BROKEN: dict[str, tuple[str, dict[str, Any], list[str]]] = {
                     {"name": "a", "expression": "variables.b"},
                     {"name": "b", "expression": "variables.a"},
                 ],
-                "matchConditions": [CONDITION],
+                "matchConditions": [CONDITION, {"name": "d", "expression": "variables.b"}],
                 "validations": [
-                    {"expression": "variables.b"},
-                    {"expression": "variables.c", "messageExpression": "foo"},
+                    {"expression": "variables.b", "reason": "Forbidden"},
+                    {
+                        "expression": "variables.c",
+                        "messageExpression": "foo",
+                        "reason": "Unauthorized",
+                    },
                 ],
             }
         },
@@ -52,7 +56,9 @@ BROKEN: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "spec.matchConstraints.objectSelector.matchExpressions",
             "spec.variables[0].expression",
             "spec.matchConditions[0].expression",
+            "spec.matchConditions[1].expression",
             "spec.validations[1].expression",
+            "spec.validations[1].reason",
             "spec.validations[1].messageExpression",
         ],
     ),

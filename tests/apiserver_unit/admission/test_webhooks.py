@@ -385,20 +385,49 @@ async def test_configurations_are_read_again_only_after_they_changed(
     assert len(hook.reviews) == 5
 
 
-@pytest.mark.parametrize(
-    "group", ["admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io"]
-)
-async def test_admission_of_admission_itself_is_never_intercepted(
-    source: MemorySource, group: str
+EXEMPT: dict[str, tuple[str, str, bool]] = {
+    "webhooks": ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", True),
+    "policies": ("admissionregistration.k8s.io", "validatingadmissionpolicies", False),
+    "bindings": ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", False),
+    "authentication": ("authentication.k8s.io", "tokenreviews", False),
+    "authorization": ("authorization.k8s.io", "subjectaccessreviews", False),
+}
+
+
+@pytest.mark.parametrize(("group", "resource", "by_policies"), EXEMPT.values(), ids=EXEMPT.keys())
+async def test_admission_of_admission_itself_is_never_left_to_webhooks(
+    source: MemorySource, group: str, resource: str, by_policies: bool
 ) -> None:
+    everything = {**entry({})["rules"][0], "resources": ["*"]}
     async with Hook(deny()) as hook, running(source) as chain:
-        rules = [{**entry({})["rules"][0], "resources": ["*"]}]
         for mutating in (True, False):
-            source.hooks("c", entry(hook.client_config(), rules=rules), mutating=mutating)
-        attributes = pods(group=group, resource="things", kind="Thing", namespace="")
+            source.hooks("c", entry(hook.client_config(), rules=[everything]), mutating=mutating)
+        source.policy(
+            "p",
+            {
+                "matchConstraints": {"resourceRules": [everything]},
+                "validations": [{"expression": "false"}],
+            },
+        )
+        attributes = pods(group=group, resource=resource, kind="Thing", namespace="")
         await chain.mutate(attributes, {"metadata": {}}, None)
-        await chain.validate(attributes, {"metadata": {}}, None)
+        if by_policies:
+            status = await refused(chain.validate(attributes, {"metadata": {}}, None))
+            assert "ValidatingAdmissionPolicy 'p'" in status["message"]
+        else:
+            await chain.validate(attributes, {"metadata": {}}, None)
     assert hook.reviews == []
+
+
+async def test_a_generated_name_is_told_to_validating_webhooks(source: MemorySource) -> None:
+    attributes = pods(name="")
+    async with Hook(allow(warnings=["w"])) as hook, running(source) as chain:
+        source.hooks("m", entry(hook.client_config()))
+        source.hooks("v", entry(hook.client_config()), mutating=False)
+        await chain.mutate(attributes, pod("", generateName="p-"), None)
+        await chain.validate(attributes, pod("p-1", generateName="p-"), None)
+    assert [request.get("name") for request in hook.requests] == [None, "p-1"]
+    assert attributes.warnings == ["w", "w"]
 
 
 CONDITIONS: dict[str, tuple[list[str], str, bool | str]] = {
