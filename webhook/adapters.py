@@ -18,19 +18,34 @@ if TYPE_CHECKING:
 
 MAX_NAME_LENGTH: Final = 253
 
-_VLLM_KEY: Final = "name"
-_SGLANG_KEY: Final = "lora_name"
-# The flag to the key of the name in its JSON form; both programs take `_` for `-`.
-_NAME_KEYS: Final = {
-    "--lora-modules": _VLLM_KEY,
-    "--lora_modules": _VLLM_KEY,
-    "--lora-paths": _SGLANG_KEY,
-    "--lora_paths": _SGLANG_KEY,
+_VLLM: Final = "name"
+_SGLANG: Final = "lora_name"
+_SERVED: Final = "served"
+_MODEL: Final = "model"
+# What the values of a flag are; for adapters, the key of the name in their JSON form. Both
+# programs take `_` for `-`.
+_ROLES: Final = {
+    spelling: role
+    for flag, role in (
+        ("--lora-modules", _VLLM),
+        ("--lora-paths", _SGLANG),
+        ("--served-model-name", _SERVED),
+        ("--model", _MODEL),
+        ("--model-path", _MODEL),
+    )
+    for spelling in (flag, f"--{flag[2:].replace('-', '_')}")
 }
 _FLAG_IN_TEXT = re.compile(r"--lora[-_](?:modules|paths)")
-_SERVED: Final = "--served-model-name"
-_MODELS: Final = frozenset({"--model", "--model-path"})
 _HINT: Final = "list it in the annotation podstamp.dev/adapters"
+
+
+class Arguments(NamedTuple):
+    """What the arguments of a pod's containers say."""
+
+    adapters: tuple[str, ...]
+    served: frozenset[str]
+    """Names under which the base model is served, as far as arguments say so."""
+    warnings: tuple[str, ...]
 
 
 class Declared(NamedTuple):
@@ -38,9 +53,6 @@ class Declared(NamedTuple):
 
     names: tuple[str, ...]
     warnings: tuple[str, ...]
-
-
-NOTHING: Final = Declared((), ())
 
 
 def annotated_names(text: str | None) -> list[str]:
@@ -70,30 +82,25 @@ def name_problem(names: Sequence[str], served: Collection[str]) -> str | None:
     return None
 
 
-def declared_adapters(annotation: str | None, containers: Sequence[Container]) -> Declared:
+def declared_adapters(annotation: str | None, arguments: Arguments) -> Declared:
     """The union of both sources; unusable names of the annotation are left out."""
+    if not annotation:
+        return Declared(arguments.adapters, arguments.warnings)
+    names = dict.fromkeys(n for n in annotated_names(annotation) if 0 < len(n) <= MAX_NAME_LENGTH)
+    names |= dict.fromkeys(arguments.adapters)
+    return Declared(tuple(names), arguments.warnings)
+
+
+def read_arguments(containers: Sequence[Container]) -> Arguments:
+    """Read command and arguments of each container, which are one list to the program."""
     names: dict[str, None] = {}
-    warnings: dict[str, None] = {}
-    if annotation:
-        for name in annotated_names(annotation):
-            if 0 < len(name) <= MAX_NAME_LENGTH:
-                names[name] = None
-    for container in containers:
-        command, arguments = container.command, container.args
-        if (command and _mentions_lora(command)) or (arguments and _mentions_lora(arguments)):
-            _read_arguments([*(command or ()), *(arguments or ())], names, warnings)
-    if not names and not warnings:
-        return NOTHING
-    return Declared(tuple(names), tuple(warnings))
-
-
-def served_names(containers: Sequence[Container]) -> set[str]:
-    """Names under which the containers serve their base model, as far as arguments say so."""
     served: set[str] = set()
+    warnings: dict[str, None] = {}
     for container in containers:
         command, arguments = container.command, container.args
-        served |= _served_by([*(command or ()), *(arguments or ())])
-    return served
+        if command or arguments:
+            _read([*(command or ()), *(arguments or ())], names, served, warnings)
+    return Arguments(tuple(names), frozenset(served), tuple(warnings))
 
 
 def shorten(text: str, limit: int = 60) -> str:
@@ -101,61 +108,50 @@ def shorten(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
-def _mentions_lora(arguments: Sequence[str]) -> bool:
-    """Whether any argument needs a closer look; cheap, as it runs for every pod."""
-    for argument in arguments:  # noqa: SIM110  a generator costs twice the time
-        if "--lora" in argument:
-            return True
-    return False
-
-
-def _served_by(arguments: Sequence[str]) -> set[str]:
-    """Explicit names win over the model, which is an argument or follows `vllm serve`."""
-    explicit: set[str] = set()
-    models: set[str] = set()
-    values: set[str] | None = None
-    previous = ""
-    for argument in arguments:
-        if argument[:1] == "-":
-            flag, equals, value = argument.partition("=")
-            flag = flag.replace("_", "-")
-            values = explicit if flag == _SERVED else models if flag in _MODELS else None
-            if values is not None and equals:
-                values.add(value)
-        elif values is not None:
-            values.add(argument)
-        elif argument == "serve" and previous.rpartition("/")[2] == "vllm":
-            values = models
-        previous = argument
-    return {name for name in explicit or models if "$(" not in name}
-
-
-def _read_arguments(
-    arguments: Sequence[str], names: dict[str, None], warnings: dict[str, None]
+def _read(
+    arguments: Sequence[str], names: dict[str, None], served: set[str], warnings: dict[str, None]
 ) -> None:
     """Values follow their flag, up to the next one; the first may be joined to it by `=`."""
-    seen: set[str] = set()
-    key: str | None = None
+    adapters: set[str] = set()
+    explicit: list[str] = []
+    models: list[str] = []
+    role: str | None = None
+    previous = ""
     for argument in arguments:
         value = argument
         if argument[:1] == "-":
             flag, equals, value = argument.partition("=")
-            key = _NAME_KEYS.get(flag)
-            if key is not None and not equals:
+            role = _ROLES.get(flag)
+            if role is not None and not equals:
                 continue
-        if key is None:
-            if _FLAG_IN_TEXT.search(argument):
+        if role is None:
+            if "--lora" in argument and _FLAG_IN_TEXT.search(argument):
                 text = f"adapters inside {shorten(argument, 40)} cannot be read: {_HINT}"
                 warnings[text] = None
-            continue
-        name, problem = _name_in(key, value)
-        if problem is None and name in seen:
-            problem = f"{shorten(name)} is named twice in the arguments"
-        if problem is not None:
-            warnings[f"adapter {problem}"] = None
-        if name and len(name) <= MAX_NAME_LENGTH:
-            seen.add(name)
-            names[name] = None
+            elif argument == "serve" and previous.rpartition("/")[2] == "vllm":
+                # The model of `vllm serve MODEL`.
+                role = _MODEL
+            previous = argument
+        elif role is _MODEL:
+            models.append(value)
+        elif role is _SERVED:
+            explicit.append(value)
+        else:
+            _read_adapter(role, value, adapters, names, warnings)
+    served.update(name for name in explicit or models if "$(" not in name)
+
+
+def _read_adapter(
+    key: str, value: str, seen: set[str], names: dict[str, None], warnings: dict[str, None]
+) -> None:
+    name, problem = _name_in(key, value)
+    if problem is None and name in seen:
+        problem = f"{shorten(name)} is named twice in the arguments"
+    if problem is not None:
+        warnings[f"adapter {problem}"] = None
+    if name and len(name) <= MAX_NAME_LENGTH:
+        seen.add(name)
+        names[name] = None
 
 
 def _name_in(key: str, value: str) -> tuple[str, str | None]:
@@ -165,7 +161,7 @@ def _name_in(key: str, value: str) -> tuple[str, str | None]:
         name = _json_name(value, key)
     else:
         name, equals, _ = value.partition("=")
-        if not equals and key == _VLLM_KEY:
+        if not equals and key == _VLLM:
             name = None
     if name is None or "$(" in name:
         return "", f"argument {shorten(value, 40)} cannot be read: {_HINT}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kube.logs import get_logger
 from webhook import answer
@@ -19,7 +19,7 @@ from webhook.neighbours import unconfirmed_conflict
 from webhook.review import Malformed, NotAReview, decode_review
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
 
     from webhook.case import StoreView, Suspicion
     from webhook.conflicts import Confirmer
@@ -112,7 +112,7 @@ class AdmissionApp:
         log.warning("not an admission call", status=status, why=text)
         return Reply(status, TEXT, f"{text}\n".encode(errors="replace"), close=True)
 
-    def review(self, path: bytes, query: bytes, body: bytes) -> Reply | Awaitable[Reply]:
+    def review(self, path: bytes, query: bytes, body: bytes) -> Reply | Coroutine[Any, Any, Reply]:
         """The reply to a whole call that was not refused; to be awaited if another pod has to be
         looked at first. Any exception is a fault of ours: HTTP 500."""
         endpoint = _NAMES[path]

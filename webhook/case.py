@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from webhook import stamps
-from webhook.adapters import Declared, declared_adapters
+from webhook.adapters import Arguments, Declared, declared_adapters, read_arguments
 from webhook.review import CREATE, DELETE, UPDATE, Annotations, Labels, Metadata, Pod, Request
 from webhook.sets import (
     AIBRIX_GROUP,
@@ -25,11 +25,10 @@ from webhook.sets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from kube.pod import Pod as StoredPod
     from webhook.patch import Changes
-    from webhook.review import Container
 
 NO_METADATA: Final = Metadata()
 NO_LABELS: Final = Labels()
@@ -127,6 +126,7 @@ class Case:
     """See the module. `pod` is the new object, or on DELETE the old one."""
 
     __slots__ = (
+        "_arguments",
         "_declared",
         "_membership",
         "_membership_known",
@@ -188,6 +188,7 @@ class Case:
         self.warnings: list[str] = []
         self.suspicion: Suspicion | None = None
         self.scope = Scope.OUT
+        self._arguments: Arguments | None = None
         self._declared: Declared | None = None
         self._membership: Membership | None = None
         self._membership_known = False
@@ -230,14 +231,17 @@ class Case:
         return self._membership
 
     @property
-    def containers(self) -> Sequence[Container]:
-        return (self.pod.spec and self.pod.spec.containers) or ()
+    def arguments(self) -> Arguments:
+        """What the containers' arguments say."""
+        if self._arguments is None:
+            self._arguments = read_arguments((self.pod.spec and self.pod.spec.containers) or ())
+        return self._arguments
 
     @property
     def declared(self) -> Declared:
         """Adapters of the written pod."""
         if self._declared is None:
-            self._declared = declared_adapters(self.annotations.adapters, self.containers)
+            self._declared = declared_adapters(self.annotations.adapters, self.arguments)
         return self._declared
 
     @property
@@ -246,7 +250,7 @@ class Case:
         old = self.old_annotations.adapters
         if old == self.annotations.adapters:
             return False
-        return set(self.declared.names) != set(declared_adapters(old, self.containers).names)
+        return set(self.declared.names) != set(declared_adapters(old, self.arguments).names)
 
     # The answer.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from webhook import stamps
-from webhook.adapters import annotated_names, name_problem, served_names
+from webhook.adapters import annotated_names, name_problem
 from webhook.case import Case, Denial, Endpoint, Scope, invalid
 
 
@@ -58,7 +58,7 @@ def refuse_adapter_names(case: Case) -> Denial | None:
     if text is None:
         return None
     names = annotated_names(text)
-    problem = name_problem(names, served_names(case.containers)) if names else None
+    problem = name_problem(names, case.arguments.served) if names else None
     if problem is None:
         return None
     if text == case.old_annotations.adapters:

@@ -7,6 +7,7 @@ the server drains, and after anything that leaves its stream in doubt.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from kube.logs import get_logger
 from webhook.app import JSON, MAX_BODY_BYTES, TEXT, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from webhook.app import AdmissionApp
 
@@ -51,7 +52,7 @@ class AdmissionProtocol(asyncio.Protocol):
         self._busy = False
         """A call is being read or answered."""
         self._closing = False
-        self._waiting: asyncio.Task[None] | None = None
+        self._waiting: asyncio.Task[Reply] | None = None
         self._queue: list[Callable[[], None]] = []
         """Replies to calls that came while an earlier one waits."""
         self._start_call()
@@ -103,7 +104,7 @@ class AdmissionProtocol(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._reply(self._app.failure(400, "no protocol but HTTP/1.1 is spoken here"))
+            return
         except httptools.HttpParserError as error:
             if not self._closing:
                 self._reply(self._app.failure(400, f"not HTTP/1.1: {error}"))
@@ -163,7 +164,9 @@ class AdmissionProtocol(asyncio.Protocol):
             return
         chunks = self._chunks
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        path, query, keep = self._path, self._query, self._parser.should_keep_alive()
+        path, query = self._path, self._query
+        # After a call that asks for another protocol, what follows cannot be told.
+        keep = self._parser.should_keep_alive() and not self._parser.should_upgrade()
         self._start_call()
         if self._waiting is not None:
             self._queue.append(lambda: self._answer(path, query, body, keep))
@@ -189,20 +192,20 @@ class AdmissionProtocol(asyncio.Protocol):
             self._reply(reply, keep)
         else:
             self._transport.pause_reading()
-            self._waiting = self._loop.create_task(self._answer_later(reply, keep))
+            self._waiting = self._loop.create_task(reply)
+            self._waiting.add_done_callback(partial(self._answered, keep))
 
-    async def _answer_later(self, pending: Awaitable[Reply], keep: bool) -> None:
-        try:
-            reply = await pending
-        except Exception:  # noqa: BLE001  as above
-            self._waiting = None
-            self._fail()
+    def _answered(self, keep: bool, waiting: asyncio.Task[Reply]) -> None:
+        if waiting.cancelled():
             return
         self._waiting = None
-        self._reply(reply, keep)
+        try:
+            self._reply(waiting.result(), keep)
+        except Exception:  # noqa: BLE001  as above
+            self._fail()
         while self._queue and self._waiting is None and not self._closing:
             self._queue.pop(0)()
-        if self._waiting is None and not self._transport.is_closing():
+        if self._waiting is None and not self._closing:
             self._transport.resume_reading()
 
     def _fail(self) -> None:

@@ -101,7 +101,9 @@ def changed(
     meta = result["metadata"]
     for where, values in (("labels", labels), ("annotations", annotations)):
         for key, value in (values or {}).items():
-            entries = meta.setdefault(where, {})
+            entries = meta.get(where)
+            if entries is None:
+                entries = meta[where] = {}
             if value is None:
                 entries.pop(key, None)
             else:
