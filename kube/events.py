@@ -29,7 +29,6 @@ MAX_NAME = 253
 MAX_NOTE = 1024
 MAX_WORD = 128
 
-_SENT_REMEMBERED = 4096
 _ATTEMPTS = 3
 
 
@@ -143,8 +142,12 @@ class EventRecorder:
         capacity: int = 2000,
         rate_per_s: float = 20.0,
         burst: int = 200,
+        remembered: int = 4096,
     ) -> None:
-        """`instance` names this process, as a rule the pod's name."""
+        """`instance` names this process, as a rule the pod's name.
+
+        A repeat of one of the last `remembered` events continues its series.
+        """
         self.dropped = 0
         self._client = client
         self._instance = instance
@@ -155,6 +158,7 @@ class EventRecorder:
         self._capacity = capacity
         self._bucket = TokenBucket(rate_per_s, burst, clock.monotonic())
         self._queue: OrderedDict[_Key, Record] = OrderedDict()
+        self._remembered = remembered
         self._sent: OrderedDict[_Key, Record] = OrderedDict()
         self._filled = asyncio.Event()
         self._idle = asyncio.Event()
@@ -261,7 +265,7 @@ class EventRecorder:
     def _remember(self, key: _Key, record: Record) -> None:
         self._sent[key] = record
         self._sent.move_to_end(key)
-        if len(self._sent) > _SENT_REMEMBERED:
+        if len(self._sent) > self._remembered:
             self._sent.popitem(last=False)
 
     def _drop(self, why: str, regarding: ObjectReference) -> None:

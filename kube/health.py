@@ -72,13 +72,14 @@ class HealthServer:
         return port
 
     async def start(self) -> None:
-        """Bind. ConfigError: the port is in use or not allowed."""
+        """Bind and listen. ConfigError: the port is in use or not allowed."""
         host, port = self._wanted
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind((host, port))
+            bound.listen()
         except OSError as error:
             bound.close()
             reason = (error.strerror or str(error)).lower()

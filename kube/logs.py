@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from kube.errors import ConfigError
 
@@ -91,10 +91,10 @@ class _TextFormatter(_Formatter):
 
 class _JsonFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(self.pairs(record), default=str, ensure_ascii=False)
+        return json.dumps(self.pairs(record), default=str)
 
 
-def _text(key: Literal["msg"] | str, value: Any) -> str:
+def _text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)
@@ -103,5 +103,5 @@ def _text(key: Literal["msg"] | str, value: Any) -> str:
         or not text
         or any(c.isspace() or c in '"=' or not c.isprintable() for c in text)
     ):
-        return json.dumps(text, ensure_ascii=False)
+        return json.dumps(text, ensure_ascii=not text.isprintable())
     return text
