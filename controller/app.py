@@ -17,7 +17,6 @@ from controller.configfile import LiveConfig
 from controller.deleting import Gate
 from controller.metrics import ReaperMetrics
 from controller.reports import Reports
-from controller.sightings import INDEX, live_slot
 from controller.status import report
 from controller.term import ROUTERS, Surroundings, Term
 from controller.trust import Ledger
@@ -101,7 +100,6 @@ class Controller:
             {"/status": self.status, "/routers": self.router_status},
             registry,
         )
-        self.pods.add_index(INDEX, live_slot)
         self.pods.subscribe(self._pod_changed)
         self._measure()
 

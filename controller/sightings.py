@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 log = get_logger("controller.sightings")
 
 KNOWN_PHASES = frozenset({"", "Pending", "Running", "Succeeded", "Failed", "Unknown"})
-INDEX = "live-slot"
 
 UNKNOWN_PHASE = "unknown-phase"
 HELD = "held-by-finalizers"
@@ -41,13 +40,14 @@ def live_slot(pod: Pod) -> Hashable | None:
 
 
 class Sightings:
-    """One leader's term; needs the index `live-slot` of the store."""
+    """One leader's term."""
 
     def __init__(self, pods: Store[Pod], reports: Reports, metrics: ReaperMetrics) -> None:
         self._pods = pods
         self._reports = reports
         self._metrics = metrics
         self._told: dict[str, set[str]] = {}
+        self._holders: dict[Hashable, tuple[str, ...]] = {}
 
     def start(self) -> None:
         """Look at all pods of the store, and from now on at each change, until stop()."""
@@ -59,10 +59,22 @@ class Sightings:
         self._unsubscribe()
 
     def _changed(self, change: Change[Pod]) -> None:
-        if change.new is not None:
-            self._look(change.new)
-        elif change.old is not None:
-            self._told.pop(change.old.metadata.uid, None)
+        old, new = change.old, change.new
+        if old is not None:
+            left = live_slot(old)
+            if left is not None and (new is None or live_slot(new) != left):
+                self._leave(left, old.metadata.uid)
+        if new is not None:
+            self._look(new)
+        elif old is not None:
+            self._told.pop(old.metadata.uid, None)
+
+    def _leave(self, slot: Hashable, uid: str) -> None:
+        others = tuple(each for each in self._holders.get(slot, ()) if each != uid)
+        if others:
+            self._holders[slot] = others
+        else:
+            self._holders.pop(slot, None)
 
     def _look(self, pod: Pod) -> None:
         phase = pod.status.phase
@@ -74,8 +86,13 @@ class Sightings:
         slot = live_slot(pod)
         if slot is None:
             return
-        for other in list(self._pods.by_index(INDEX, slot)):
-            if other.metadata.uid == pod.metadata.uid:
+        uid = pod.metadata.uid
+        holders = self._holders.get(slot, ())
+        if uid not in holders:
+            self._holders[slot] = (*holders, uid)
+        for other_uid in holders:
+            other = self._pods.by_uid(other_uid)
+            if other is None or other_uid == uid:
                 continue
             for one, two in ((pod, other), (other, pod)):
                 if self._first(one, f"{INDEX_CONFLICT} {two.metadata.uid}"):

@@ -6,7 +6,7 @@ None means that nothing speaks against the pod. Any doubt keeps it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 NEVER_NAMESPACES = frozenset({"kube-system", "podstamp-system"})
 """Out of scope whatever their labels say."""
-
-
-@dataclass(slots=True)
-class _Sight:
-    first: str | None
-    held: set[str] = field(default_factory=set)
-    doubt: str | None = None
+_TIDY_EVERY = timedelta(minutes=1)
 
 
 class Ledger:
@@ -37,12 +31,15 @@ class Ledger:
     a copy of it could still pass for one that was minted at the copy's own creation.
     """
 
-    __slots__ = ("_holders", "_past", "_sights")
+    __slots__ = ("_changed", "_doubts", "_first", "_holders", "_past", "_tidy_at")
 
     def __init__(self) -> None:
-        self._sights: dict[str, _Sight] = {}
-        self._holders: dict[str, set[str]] = {}
+        self._first: dict[str, str | None] = {}
+        self._holders: dict[str, str] = {}
+        self._changed: dict[str, set[str]] = {}
+        self._doubts: dict[str, str] = {}
         self._past: dict[str, datetime] = {}
+        self._tidy_at: datetime | None = None
 
     @property
     def remembered(self) -> int:
@@ -52,47 +49,53 @@ class Ledger:
     def seen(self, pod: Pod) -> None:
         """The pod was added or changed."""
         uid, incarnation = pod.metadata.uid, pod.metadata.annotations.incarnation or None
-        sight = self._sights.setdefault(uid, _Sight(incarnation))
-        if sight.first is None:
-            sight.first = incarnation
-        elif sight.first != incarnation:
-            sight.doubt = f"its incarnation changed after it was first seen as {sight.first}"
+        first = self._first.setdefault(uid, incarnation)
+        if first is None:
+            self._first[uid] = first = incarnation
+        if first != incarnation:
+            self._doubts[uid] = f"its incarnation changed after it was first seen as {first}"
+            if incarnation is not None:
+                self._changed.setdefault(uid, set()).add(incarnation)
         if incarnation is None:
             return
-        holders = self._holders.setdefault(incarnation, set())
-        if uid in holders:
-            return
-        holders.add(uid)
-        sight.held.add(incarnation)
-        if len(holders) > 1:
-            for holder in holders:
-                self._sights[holder].doubt = f"two pods have held its incarnation {incarnation}"
+        holder = self._holders.setdefault(incarnation, uid)
+        if holder != uid:
+            for each in (holder, uid):
+                self._doubts[each] = f"two pods have held its incarnation {incarnation}"
         elif incarnation in self._past:
-            sight.doubt = f"its incarnation {incarnation} was that of a pod that is gone"
+            self._doubts[uid] = f"its incarnation {incarnation} was that of a pod that is gone"
 
     def gone(self, pod: Pod, now: datetime) -> None:
         """The pod was removed at `now` (UTC)."""
         uid = pod.metadata.uid
-        sight = self._sights.pop(uid, None)
-        for incarnation in sight.held if sight else ():
-            self._holders[incarnation].discard(uid)
-            if not self._holders[incarnation]:
+        self._doubts.pop(uid, None)
+        for incarnation in (self._first.pop(uid, None), *self._changed.pop(uid, ())):
+            if incarnation is None:
+                continue
+            if self._holders.get(incarnation) == uid:
                 del self._holders[incarnation]
             minted = stamps.incarnation_time(incarnation)
             if minted is not None:
                 self._past[incarnation] = minted
-        horizon = now - 2 * stamps.INCARNATION_SKEW
-        for incarnation in [i for i, minted in self._past.items() if minted < horizon]:
-            del self._past[incarnation]
+        self._tidy(now)
 
     def doubt(self, pod: Pod) -> str | None:
         """Whether this pod, as it was read just now, is still who it was first seen as."""
-        sight = self._sights.get(pod.metadata.uid)
-        if sight is None:
+        uid = pod.metadata.uid
+        if uid not in self._first:
             return "it was not seen before"
-        if sight.doubt is None and sight.first not in (None, pod.metadata.annotations.incarnation):
-            return f"its incarnation changed after it was first seen as {sight.first}"
-        return sight.doubt
+        first = self._first[uid]
+        if first not in (None, pod.metadata.annotations.incarnation):
+            return f"its incarnation changed after it was first seen as {first}"
+        return self._doubts.get(uid)
+
+    def _tidy(self, now: datetime) -> None:
+        if self._tidy_at is not None and now < self._tidy_at:
+            return
+        self._tidy_at = now + _TIDY_EVERY
+        horizon = now - 2 * stamps.INCARNATION_SKEW
+        for incarnation in [i for i, minted in self._past.items() if minted < horizon]:
+            del self._past[incarnation]
 
 
 def doubt_stamps(pod: Pod, namespace: Namespace | None, ledger: Ledger) -> str | None:

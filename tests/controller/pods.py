@@ -98,6 +98,11 @@ def pod(
     }
 
 
+def dead(index: int = 1, phase: str = "Failed", **more: Any) -> dict[str, Any]:
+    """A pod of a PodSet that has ended."""
+    return pod(f"web-{index}", phase=phase, index=str(index), **more)
+
+
 def as_pod(document: dict[str, Any]) -> Pod:
     """What the client would decode."""
     return msgspec.convert(document, Pod)

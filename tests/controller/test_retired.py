@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
 import pytest
 
-from controller.records import PodKey, Record, RecordsUnavailable
+from controller.records import Record
 from controller.verdict import Keep, Why
-from kube.pod import Pod
 from tests.clock import FakeClock
-from tests.controller.fakeapi import status
 from tests.controller.pods import (
     JOB,
     RUNNING,
@@ -23,72 +20,16 @@ from tests.controller.pods import (
     owner,
     pod,
 )
+from tests.controller.retirement import ListedRecords, passes, record, replaced, retired
 from tests.controller.world import World
 from webhook import stamps
 
 pytestmark = pytest.mark.anyio
 
-NOT_READY = {"conditions": [{"type": "PodReadyToStartContainers", "status": "False"}]}
-RETIRED_AT = "2026-01-01T00:00:00Z"
-
 
 @pytest.fixture
 def world(clock: FakeClock) -> World:
     return World(clock)
-
-
-def retired(index: int = 1, state: str = "suspended", **more: Any) -> dict[str, Any]:
-    """A Failed pod whose stamps say that it is retired; its owner is in no list of kinds."""
-    annotations = {stamps.RETIRED: state, stamps.RETIRED_AT: RETIRED_AT}
-    return pod(
-        f"run-{index}",
-        phase=more.pop("phase", "Failed"),
-        index=None,
-        owners=more.pop("owners", ()),
-        annotations=annotations | more.pop("annotations", {}),
-        **more,
-    )
-
-
-def replaced(index: int = 1, **more: Any) -> dict[str, Any]:
-    """A Pending pod that was replaced before it had a sandbox."""
-    return retired(
-        index, "replaced", phase="Pending", containers={"engine": None}, status=NOT_READY, **more
-    )
-
-
-class ListedRecords:
-    """Records in a list that the test changes; fails if `problem` is set."""
-
-    claimed = False
-
-    def __init__(self, *rows: Record) -> None:
-        self.rows = list(rows)
-        self.problem: str | None = None
-        self.asked: list[list[PodKey]] = []
-
-    async def look_up(self, pods: Sequence[Pod]) -> Mapping[PodKey, Sequence[Record]]:
-        self.asked.append([pod.key for pod in pods])
-        if self.problem:
-            raise RecordsUnavailable(self.problem)
-        found: dict[PodKey, list[Record]] = {}
-        for row in self.rows:
-            found.setdefault((row.namespace, row.pod_name), []).append(row)
-        return found
-
-    async def aclose(self) -> None:
-        pass
-
-
-def record(document: dict[str, Any], state: str = "suspended", *, active: bool = False) -> Record:
-    meta = document["metadata"]
-    return Record(
-        meta["namespace"],
-        meta["name"],
-        meta["annotations"][stamps.INCARNATION],
-        state,
-        active,
-    )
 
 
 @pytest.mark.parametrize("make", [retired, replaced], ids=["terminal-retired", "never-started"])
@@ -151,134 +92,6 @@ async def test_a_restore_pod_that_ended_goes_as_well(world: World) -> None:
         assert world.api.pod_names() == set()
 
 
-async def test_one_pass_without_the_shape_restarts_that_pods_clock_and_no_other(
-    world: World,
-) -> None:
-    one, two = retired(1), retired(2)
-    source = ListedRecords(record(one), record(two))
-    world.add(one, two)
-    async with world.running(world.retired(source=source, hold_s=300, interval_s=15)):
-        await world.clock.advance(200)
-        source.rows = [record(one, active=True), record(two)]
-        await world.clock.advance(15)
-        source.rows = [record(one), record(two)]
-        await world.clock.advance(110)
-        assert world.api.pod_names() == {"run-1"}
-        await world.clock.advance(180)
-        assert world.api.pod_names() == {"run-1"}
-        await world.clock.advance(30)
-        assert world.api.pod_names() == set()
-
-
-async def test_a_change_of_shape_restarts_the_clock(world: World) -> None:
-    world.add(replaced(1))
-    async with world.running(world.retired(hold_s=300, interval_s=15)):
-        await world.clock.advance(200)
-        world.add(retired(1, "replaced", version="11"))
-        await world.clock.advance(250)
-        assert world.api.deletes == []
-        await world.clock.advance(80)
-        assert world.api.pod_names() == set()
-
-
-async def test_a_failed_look_up_clears_all_clocks(world: World) -> None:
-    one, two = retired(1), retired(2)
-    source = ListedRecords(record(one), record(two))
-    world.add(one, two)
-    async with world.running(world.retired(source=source, hold_s=300, interval_s=15)):
-        await world.clock.advance(200)
-        source.problem = "connection refused"
-        await world.clock.advance(15)
-        source.problem = None
-        await world.clock.advance(290)
-        assert world.api.deletes == []
-        await world.clock.advance(40)
-        assert world.api.pod_names() == set()
-
-
-async def test_policies_that_cannot_be_read_clear_all_clocks(world: World) -> None:
-    world.add(retired(1))
-    async with world.running(world.retired(hold_s=300, interval_s=15)):
-        await world.clock.advance(200)
-        world.api.on_call = lambda verb, path: (
-            status(500, "InternalError") if "policies" in path else None
-        )
-        await world.clock.advance(15)
-        world.api.on_call = lambda verb, path: None
-        await world.clock.advance(290)
-        assert world.api.deletes == []
-
-
-async def test_a_stale_store_clears_all_clocks(world: World) -> None:
-    world.add(retired(1))
-    async with world.running(world.retired(hold_s=300, interval_s=15)):
-        await world.clock.advance(290)
-        world.fresh = False
-        await world.clock.advance(15)
-        world.fresh = True
-        await world.clock.advance(290)
-        assert world.api.deletes == []
-        await world.clock.advance(40)
-        assert world.api.pod_names() == set()
-
-
-async def test_a_new_term_starts_the_clocks_anew(world: World) -> None:
-    world.add(retired(1))
-    async with world.running(world.retired(hold_s=300)):
-        await world.clock.advance(290)
-    again = World(world.clock)
-    again.add(retired(1))
-    async with again.running(again.retired(hold_s=300)):
-        await world.clock.advance(290)
-        assert again.api.deletes == []
-
-
-class SlowRecords(ListedRecords):
-    """Takes `seconds` of the fake clock for each look-up."""
-
-    def __init__(self, clock: FakeClock, *rows: Record) -> None:
-        super().__init__(*rows)
-        self.seconds = 0.0
-        self._clock = clock
-
-    async def look_up(self, pods: Sequence[Pod]) -> Mapping[PodKey, Sequence[Record]]:
-        await self._clock.sleep(self.seconds)
-        return await super().look_up(pods)
-
-
-async def test_a_pass_cut_off_in_its_look_up_clears_all_clocks(world: World) -> None:
-    one = retired(1)
-    source = SlowRecords(world.clock, record(one))
-    world.add(one)
-    async with world.running(world.retired(source=source, hold_s=300, interval_s=15, pass_s=45)):
-        await world.clock.advance(250)
-        source.seconds = 60
-        await world.clock.advance(15)
-        source.seconds = 0
-        await world.clock.advance(45 + 15 + 280)
-        assert world.api.deletes == []
-        await world.clock.advance(60)
-        assert world.api.pod_names() == set()
-    assert passes(world, "cut-off") == 1
-
-
-async def test_a_pass_cut_off_in_its_deletes_clears_all_clocks(world: World) -> None:
-    world.add(retired(1), retired(2))
-    reaper = world.retired(hold_s=30, interval_s=15, pass_s=45)
-    world.api.hang = lambda verb, path: verb == "DELETE" and path.endswith("/run-1")
-    async with world.running(reaper):
-        await world.clock.advance(31)
-        assert world.api.pod_names() == {"run-1"}
-        await world.clock.advance(45)
-        assert passes(world, "cut-off") == 1
-        assert reaper.candidates() == 0
-
-
-def passes(world: World, result: str) -> float:
-    labels = {"loop": "retired", "result": result}
-    return world.registry.get_sample_value("podstamp_reaper_pass_seconds_count", labels) or 0
-
-
 async def test_identity_changed_between_scan_and_delete_is_left_alone(world: World) -> None:
     world.add(retired(1))
     world.api.put(retired(1, uid="successor"))
@@ -301,25 +114,6 @@ async def test_the_record_is_read_again_before_the_delete(world: World) -> None:
     async with world.running(world.retired(source=source, hold_s=0)):
         assert world.api.pod_names() == {"run-1"}
     assert world.count(outcome="kept-active") == 1
-
-
-async def test_a_record_that_cannot_be_read_again_stops_the_pass_and_clears_the_clocks(
-    world: World,
-) -> None:
-    one = retired(1)
-    source = ListedRecords(record(one))
-    world.add(one)
-
-    def fail(verb: str, path: str) -> httpx.Response | None:
-        source.problem = "gone away"
-        return None
-
-    world.api.on_call = fail
-    reaper = world.retired(source=source, hold_s=0, interval_s=15)
-    async with world.running(reaper):
-        assert world.api.deletes == []
-        assert reaper.candidates() == 0
-    assert passes(world, "failed") == 1
 
 
 async def test_a_record_of_another_incarnation_is_a_mismatch_skipped_and_counted(

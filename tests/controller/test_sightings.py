@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.sightings import INDEX, Sightings, live_slot
+from controller.sightings import Sightings, live_slot
 from tests.clock import FakeClock
 from tests.controller.pods import JOB, PODSET, as_pod, owner, pod
 from tests.controller.world import World
@@ -17,9 +17,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def world(clock: FakeClock) -> World:
-    world = World(clock)
-    world.pods.add_index(INDEX, live_slot)
-    return world
+    return World(clock)
 
 
 def twin(name: str, index: str = "1", **more: Any) -> dict[str, Any]:
@@ -62,6 +60,20 @@ async def test_a_third_one_conflicts_with_both_and_says_which(world: World) -> N
     Sightings(world.pods, world.reports, world.metrics).start()
     world.add(*(twin(f"web-{name}", uid=name) for name in "abc"))
     assert await written(world) == ["web-a", "web-a", "web-b", "web-b", "web-c", "web-c"]
+
+
+@pytest.mark.parametrize("end", [{"phase": "Failed"}, {"deleted": True}, None])
+async def test_a_successor_in_a_slot_that_was_left_is_no_conflict(
+    world: World, end: dict[str, Any] | None
+) -> None:
+    Sightings(world.pods, world.reports, world.metrics).start()
+    world.add(twin("web-1", uid="a"))
+    if end is None:
+        world.pods.remove("a")
+    else:
+        world.add(twin("web-1", uid="a", version="11", **end))
+    world.add(twin("web-one", uid="b"))
+    assert await written(world) == []
 
 
 @pytest.mark.parametrize(

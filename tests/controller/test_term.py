@@ -10,7 +10,6 @@ import pytest
 
 from controller.config import ControllerConfig
 from controller.configfile import LiveConfig
-from controller.sightings import INDEX, live_slot
 from controller.term import ROUTERS, Surroundings, Term
 from tests.clock import FakeClock
 from tests.controller.pods import pod
@@ -66,9 +65,7 @@ def term(world: World, config: LiveConfig, routers: Any = lambda config: None) -
 
 @pytest.fixture
 def world(clock: FakeClock) -> World:
-    made = World(clock)
-    made.pods.add_index(INDEX, live_slot)
-    return made
+    return World(clock)
 
 
 async def test_a_loop_that_raises_ends_the_term_and_the_others(world: World) -> None:
@@ -135,7 +132,6 @@ async def test_a_loop_that_is_switched_off_does_nothing(world: World) -> None:
 async def test_nothing_is_judged_before_the_stores_are_synced(clock: FakeClock) -> None:
     world = World(clock)
     world.pods = type(world.pods)(clock)
-    world.pods.add_index(INDEX, live_slot)
     this = term(world, LiveConfig(LIVE, lambda: LIVE, world.metrics))
     running = asyncio.ensure_future(this.run())
     await world.clock.advance(60)
