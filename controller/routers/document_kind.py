@@ -7,6 +7,7 @@ take it; whether each replica took it is read back from its own API, a lane for 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import httpx
@@ -40,11 +41,14 @@ class Rendered(NamedTuple):
 
 
 class Format(Protocol):
-    """One kind of document; pure."""
+    """One kind of document; pure. An entry that has left the document is not written again for
+    `absence_s`, where the router would not see that it is back."""
 
-    def render(self, desired: Desired, present: Entries) -> Rendered:
+    absence_s: float
+
+    def render(self, desired: Desired, present: Entries, absent: Collection[str] = ()) -> Rendered:
         """Equal sets make equal bytes; entries in `present` of engines that are undecided are
-        taken over. RouterError: the router would reject it."""
+        taken over, those in `absent` left out. RouterError: the router would reject it."""
 
     def parse(self, content: bytes) -> Entries | None:
         """What a document says by entry; None: the router would not take it."""
@@ -159,11 +163,14 @@ class DocumentTarget:
 
     def difference(self, desired: Desired) -> Difference:
         rendered = self.render(desired)
-        if rendered.content == self._content:
-            return Difference()
-        found = difference_of(rendered.entries, self._entries)
-        # The same set in other words: written anew all the same, since nobody else should write.
-        return Difference(change=(self.label,)) if found.settled else found
+        waiting = self._absent() & self._format.render(desired, self._entries).entries.keys()
+        found = Difference()
+        if rendered.content != self._content:
+            found = difference_of(rendered.entries, self._entries)
+            if found.settled:
+                # The same set in other words: nobody else should write, so it is put right.
+                found = Difference(change=(self.label,))
+        return replace(found, pending=tuple(sorted(waiting)))
 
     async def apply(self, desired: Desired, difference: Difference) -> None:
         rendered = self.render(desired)
@@ -178,8 +185,12 @@ class DocumentTarget:
         self._wake()
 
     def render(self, desired: Desired) -> Rendered:
-        """What it should say, given what it says now."""
-        return self._format.render(desired, self._entries)
+        """What it should say, given what it says now and what must not be back yet."""
+        return self._format.render(desired, self._entries, self._absent())
+
+    def _absent(self) -> set[str]:
+        now = self._clock.monotonic()
+        return {e for e, at in self.retired.items() if now - at < self._format.absence_s}
 
     def _say_left_out(self, left_out: Mapping[str, str]) -> None:
         for url in left_out.keys() - self._left_out:

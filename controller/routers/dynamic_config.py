@@ -58,6 +58,8 @@ class _Report(msgspec.Struct):
 class DynamicConfig:
     """The document of one router."""
 
+    absence_s = 0.0
+
     def __init__(self, config: DynamicConfigRouter) -> None:
         self._settings = {
             "service_discovery": "static",
@@ -75,12 +77,14 @@ class DynamicConfig:
             ),
         }
 
-    def render(self, desired: Desired, present: Entries) -> Rendered:
+    def render(self, desired: Desired, present: Entries, absent: Collection[str] = ()) -> Rendered:
         """A URL is repeated for each of its models and adapters. Health checks stay off: they
         are real completions, and make each reload 15 s slower."""
         left_out: dict[str, str] = {}
         rows: list[tuple[str, str, str]] = []
         for url, backend in sorted(desired.backends.items()):
+            if url in absent:
+                continue
             if why := inexpressible(backend):
                 left_out[url] = why
                 continue

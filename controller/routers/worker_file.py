@@ -40,18 +40,25 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WorkerFile:
-    """`adapters`: a worker for each adapter, since smg routes by a worker's only model."""
+    """`adapters`: a worker for each adapter, since smg routes by a worker's only model.
+
+    A worker that has left the file drains for 5 s in smg 1.13.0; one that is back before is not
+    registered again until the file changes once more or is read anew, 30 s apart.
+    """
+
+    absence_s = 6.0
 
     def __init__(self, *, adapters: bool) -> None:
         self._adapters = adapters
 
-    def render(self, desired: Desired, present: Entries) -> Rendered:
+    def render(self, desired: Desired, present: Entries, absent: Collection[str] = ()) -> Rendered:
         wanted = entries_of(desired, _SMG, self._adapters)
         entries = {url: entry.model for url, entry in wanted.items()}
         for url, (model,) in present.items():
             if engine_url(url) in desired.undecided:
                 entries[url] = model
-        workers = [_Worker(worker_id(url), url, entries[url]) for url in sorted(entries)]
+        urls = sorted(entries.keys() - set(absent))
+        workers = [_Worker(worker_id(url), url, entries[url]) for url in urls]
         content = msgspec.json.format(msgspec.json.encode(_File(_VERSION, workers)), indent=1)
         return Rendered(content + b"\n", {w.url: (w.model_id,) for w in workers}, {})
 

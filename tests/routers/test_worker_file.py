@@ -90,3 +90,8 @@ def test_what_is_undecided_stays_as_it_is_written() -> None:
     present = {A: ("base",), f"{A}/x/..": ("x",), B: ("llama",)}
     rendered = FILE.render(Desired({}, (), frozenset({A, "http://10.0.0.9:1"})), present)
     assert rendered.entries == {A: ("base",), f"{A}/x/..": ("x",)}
+
+
+def test_what_must_not_be_back_yet_is_left_out() -> None:
+    rendered = FILE.render(desired(backend("e1", A), backend("e2", B)), {}, {B})
+    assert list(rendered.entries) == [A]
