@@ -12,7 +12,7 @@ import msgspec
 
 from controller.config import LEASE, ControllerConfig, load_config
 from controller.guards import read_guards
-from controller.node import ask_node
+from controller.node import NodeReader
 from controller.plan import Look, PlanPolicy, needs_node
 from controller.records import RecordsUnavailable
 from controller.term import record_source, retired_policy
@@ -20,6 +20,7 @@ from controller.trust import Guards
 from controller.verdict import NodeStanding, may_be_retired
 from kube import paths
 from kube.client import ApiClient
+from kube.clock import SystemClock
 from kube.credentials import Credentials, load_credentials
 from kube.errors import ApiError, ConfigError, KubeError, NotFound, Unreachable
 from kube.namespace import Namespace
@@ -81,11 +82,12 @@ async def look(
         for item in page.items
     }
     wanted = needs_node(pods, policy)
+    reader = NodeReader(client, SystemClock())
     nodes: dict[str, NodeStanding] = {}
     for pod in pods:
         name = pod.spec.node_name
         if name in wanted and name not in nodes:
-            nodes[name] = await ask_node(client, pod)
+            nodes[name] = await reader.standing(pod)
     claims = any(pod.metadata.annotations.retired for pod in pods)
     guards = await read_guards(client) if policy.by_stamps and claims else Guards(())
     rows: Mapping[PodKey, Sequence[Record]] | None = {}

@@ -6,24 +6,27 @@ nothing runs there; NotReady alone does not.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from controller.verdict import NodeStanding
 from kube import paths
-from kube.errors import KubeError, NotFound
+from kube.errors import Forbidden, KubeError, NotFound
 from kube.logs import get_logger
 from kube.meta import ObjectMeta
 
 if TYPE_CHECKING:
     from kube.client import ApiClient
+    from kube.clock import Clock
     from kube.pod import Pod
 
 log = get_logger("controller.node")
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 TIMEOUT_S = 3.0
+FORBIDDEN_PAUSE_S = 300.0
 
 
 class Taint(msgspec.Struct, frozen=True):
@@ -52,15 +55,31 @@ def standing(node: Node) -> NodeStanding:
     return NodeStanding.PRESENT
 
 
-async def ask_node(client: ApiClient, pod: Pod) -> NodeStanding:
-    """A fresh GET of the pod's Node; NOT_ASKED if it names none or the answer is no answer."""
-    name = pod.spec.node_name
-    if not name:
-        return NodeStanding.NOT_ASKED
-    try:
-        return standing(await client.get(paths.node(name), type=Node, timeout_s=TIMEOUT_S))
-    except NotFound:
-        return NodeStanding.GONE
-    except KubeError as error:
-        log.warning("node could not be read", node=name, error=str(error))
-        return NodeStanding.NOT_ASKED
+class NodeReader:
+    """Asks for Nodes; a role that may not stops the asking for some minutes, and is told once."""
+
+    def __init__(self, client: ApiClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._silent_until_s = -math.inf
+        self._complained = False
+
+    async def standing(self, pod: Pod) -> NodeStanding:
+        """A fresh GET of the pod's Node; NOT_ASKED if it names none or there is no answer."""
+        name = pod.spec.node_name
+        if not name or self._clock.monotonic() < self._silent_until_s:
+            return NodeStanding.NOT_ASKED
+        try:
+            node = await self._client.get(paths.node(name), type=Node, timeout_s=TIMEOUT_S)
+        except NotFound:
+            return NodeStanding.GONE
+        except Forbidden as error:
+            self._silent_until_s = self._clock.monotonic() + FORBIDDEN_PAUSE_S
+            if not self._complained:
+                self._complained = True
+                log.error("role lacks a verb", verb="get", resource="nodes", error=str(error))
+            return NodeStanding.NOT_ASKED
+        except KubeError as error:
+            log.warning("node could not be read", node=name, error=str(error))
+            return NodeStanding.NOT_ASKED
+        return standing(node)

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from controller.deleting import Deleter, Gate, Outcome
+from controller.deleting import FORBIDDEN_PAUSE_S, Deleter, Gate, Outcome
 from controller.guards import read_guards
 from controller.observation import ObservationClock
 from controller.records import Miss, PodKey, Record, RecordSource, RecordsUnavailable, match
@@ -18,7 +18,7 @@ from controller.reports import identity
 from controller.trust import Guards, Ledger, doubt_retirement, doubt_stamps
 from controller.verdict import Keep, Reap, Verdict, Why, judge_retired, may_be_retired
 from kube.clock import within
-from kube.errors import KubeError
+from kube.errors import Forbidden, KubeError
 from kube.logs import get_logger
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class RetiredReaper:
         self._watchdog = watchdog
         self._clock = clock
         self._observed = ObservationClock()
+        self._pause_s = 0.0
         self._judged: dict[str, Verdict] = {}
         self._kept: dict[str, Why] = {}
 
@@ -95,18 +96,24 @@ class RetiredReaper:
             while True:
                 with self._watchdog.working(LOOP):
                     await self.run_pass()
-                await self._clock.sleep(self._policy.interval_s)
+                await self._clock.sleep(max(self._policy.interval_s, self._pause_s))
         finally:
             await self._source.aclose()
 
     async def run_pass(self) -> str:
         """One pass within its time budget; how it ended: done, stale, failed or cut-off."""
         began = self._clock.monotonic()
+        self._pause_s = 0.0
         try:
             result = await within(self._clock, self._policy.pass_s, self._pass())
         except TimeoutError:
             log.warning("pass cut off", loop=LOOP, seconds=self._policy.pass_s)
             result = "cut-off"
+        except Forbidden as error:
+            # Asking again would change nothing until someone changes the role.
+            log.error("role lacks a verb", loop=LOOP, error=str(error))
+            self._pause_s = FORBIDDEN_PAUSE_S
+            result = "failed"
         except KubeError as error:
             log.warning("pass failed", loop=LOOP, error=str(error))
             result = "failed"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from controller.backoff import BackoffPolicy, Slot, SlotBackoff
 from controller.deleting import Deleter, Gate, Outcome, Result
-from controller.node import ask_node
+from controller.node import NodeReader
 from controller.observation import ObservationClock
 from controller.reports import identity
 from controller.trust import Ledger, doubt_stamps
@@ -76,7 +76,7 @@ class TerminalReaper:
         random: Random,
     ) -> None:
         self._policy = policy
-        self._client = client
+        self._nodes = NodeReader(client, clock)
         self._pods = pods
         self._namespaces = namespaces
         self._ledger = ledger
@@ -192,7 +192,7 @@ class TerminalReaper:
             verdict = self._judge(
                 pod,
                 self._namespaces.get("", pod.metadata.namespace),
-                await ask_node(self._client, pod),
+                await self._nodes.standing(pod),
             )
         if isinstance(verdict, Keep):
             return self._keep(pod, verdict)
@@ -223,7 +223,7 @@ class TerminalReaper:
     async def _decide(self, pod: Pod, namespace: Namespace | None) -> Verdict:
         verdict = self._judge(pod, namespace)
         if isinstance(verdict, Keep) and verdict.why is Why.CONTAINER_RUNNING:
-            return self._judge(pod, namespace, await ask_node(self._client, pod))
+            return self._judge(pod, namespace, await self._nodes.standing(pod))
         return verdict
 
     def _judge(

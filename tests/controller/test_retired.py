@@ -10,6 +10,7 @@ import pytest
 from controller.records import Record
 from controller.verdict import Keep, Why
 from tests.clock import FakeClock
+from tests.controller.fakeapi import status
 from tests.controller.pods import (
     JOB,
     RUNNING,
@@ -260,3 +261,16 @@ async def test_lost_leadership_in_a_pass_deletes_nothing_more(world: World) -> N
     async with world.running(world.retired(hold_s=0, interval_s=15)):
         await world.clock.advance(60)
     assert 5 <= len(world.api.deletes) <= 8
+
+
+async def test_a_role_that_may_not_list_policies_is_not_tried_all_the_time(world: World) -> None:
+    world.add(retired(1))
+    world.api.on_call = lambda verb, path: (
+        status(403, "Forbidden") if path.endswith("policies") else None
+    )
+    async with world.running(world.retired(hold_s=0, interval_s=15)):
+        await world.clock.advance(290)
+        assert passes(world, "failed") == 1
+        world.api.on_call = lambda verb, path: None
+        await world.clock.advance(15)
+        assert world.api.pod_names() == set()

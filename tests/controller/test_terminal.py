@@ -141,12 +141,17 @@ async def test_only_out_of_service_counts_of_a_nodes_taints(
         assert world.api.pod_names() == left
 
 
-async def test_a_node_that_cannot_be_read_proves_nothing(world: World) -> None:
+async def test_a_role_that_may_not_read_nodes_proves_nothing_and_is_not_tried_all_the_time(
+    world: World,
+) -> None:
     world.add(dead(1, containers={"engine": RUNNING}))
     world.api.on_call = lambda verb, path: status(403, "Forbidden") if "/nodes/" in path else None
-    async with world.running(world.terminal()):
+    async with world.running(world.terminal(node_check_s=10)):
+        await world.clock.advance(250)
+        assert len([path for _, path in world.api.calls if "/nodes/" in path]) == 1
+        world.api.on_call = lambda verb, path: None
         await world.clock.advance(60)
-    assert world.api.deletes == []
+        assert world.api.pod_names() == set()
 
 
 async def test_a_container_that_stops_ends_the_wait(world: World) -> None:
