@@ -98,6 +98,7 @@ async def call(
     headers: Mapping[str, str] | None = None,
     json: Any = None,
     content: bytes | None = None,
+    limit_bytes: int = MAX_BODY_BYTES,
 ) -> Answer:
     """One request. UnreachableError: no whole answer; RefusedError: the answer is too large."""
     sent = dict(headers or {})
