@@ -66,19 +66,21 @@ def requests(log: Path) -> Iterator[Request]:
 
 
 def permissions(manifests: Collection[Mapping[str, Any]]) -> Iterator[Permission]:
-    """Of the roles that are bound; each has the name of the account that it is bound to."""
-    accounts = {m["metadata"]["name"] for m in manifests if m["kind"] == "ServiceAccount"}
+    """Of the roles; each has the name of its account, or is for a kind of router."""
     for manifest in manifests:
         metadata = manifest["metadata"]
-        if manifest["kind"] not in ("Role", "ClusterRole") or metadata["name"] not in accounts:
+        if manifest["kind"] not in ("Role", "ClusterRole"):
             continue
+        account = metadata["name"]
+        if account.startswith("podstamp-router-"):
+            account = "podstamp-controller"
         for rule in manifest["rules"]:
             for group in rule["apiGroups"]:
                 for resource in rule["resources"]:
                     for name in rule.get("resourceNames", [""]):
                         for verb in rule["verbs"]:
                             yield Permission(
-                                account=metadata["name"],
+                                account=account,
                                 verb=verb,
                                 group=group,
                                 resource=resource,

@@ -73,6 +73,24 @@ def member(owner: Manifest, index: int, **options: Any) -> Manifest:
     return made
 
 
+def open_definition(group: str, kind: str, version: str = "v1") -> Manifest:
+    """A CustomResourceDefinition that takes any object of a kind, where only the name matters."""
+    names = {"kind": kind, "plural": f"{kind.lower()}s"}
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": anything},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{names['plural']}.{group}"},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+    }
+
+
 def text(*manifests: Manifest) -> str:
     """As YAML for `kubectl … -f -`."""
     return yaml.safe_dump_all(manifests)

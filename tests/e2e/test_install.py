@@ -9,7 +9,7 @@ import pytest
 
 from tests.controlplane import ControlPlane
 from tests.e2e.installation import MANIFESTS, SYSTEM
-from tests.e2e.pods import Manifest, pod, text
+from tests.e2e.pods import open_definition, pod, text
 from tests.e2e.waiting import eventually
 from tests.kubectl import Kubectl, Result
 
@@ -37,41 +37,12 @@ def bare() -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def admin(bare: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
     client = Kubectl(bare.kubeconfig, tmp_path_factory.mktemp("kubectl"))
-    for crd in cert_manager_crds():
-        client("create", "-f", "-", stdin=text(crd))
+    for kind in ("Certificate", "Issuer"):
+        definition = open_definition("cert-manager.io", kind)
+        client("create", "-f", "-", stdin=text(definition))
     client("create", "namespace", "models")
     client("label", "namespace", "models", "podstamp.dev/enabled=true")
     return client
-
-
-def cert_manager_crds() -> list[Manifest]:
-    """As much of cert-manager's kinds as an apply needs."""
-    return [
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{kind.lower()}s.cert-manager.io"},
-            "spec": {
-                "group": "cert-manager.io",
-                "scope": "Namespaced",
-                "names": {"kind": kind, "plural": f"{kind.lower()}s"},
-                "versions": [
-                    {
-                        "name": "v1",
-                        "served": True,
-                        "storage": True,
-                        "schema": {
-                            "openAPIV3Schema": {
-                                "type": "object",
-                                "x-kubernetes-preserve-unknown-fields": True,
-                            }
-                        },
-                    }
-                ],
-            },
-        }
-        for kind in ("Certificate", "Issuer")
-    ]
 
 
 def quiet(result: Result) -> str:
