@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from controller.app import Controller
+from kube import paths
 from tests.apiserver import EmbeddedCluster
 from tests.controller.pods import JOB, owner
 from tests.controller.running import (
@@ -134,12 +135,38 @@ async def test_an_incarnation_rewritten_through_the_status_keeps_the_pod(
     async with cell(embedded.kubeconfig) as there, running(embedded.kubeconfig) as controller:
         await there.create("web-1", index="1", phase="Running")
         forged = {stamps.INCARNATION: fresh_incarnation()}
-        path = f"/api/v1/namespaces/{there.namespace}/pods/web-1/status"
         await there.client.patch(
-            path, {"metadata": {"annotations": forged}, "status": {"phase": "Failed"}}
+            paths.pod_status(there.namespace, "web-1"),
+            {"metadata": {"annotations": forged}, "status": {"phase": "Failed"}},
         )
         await until(lambda: outcomes(controller, "kept-unverified") == 1)
         assert await there.names() == {"web-1"}
+
+
+@pytest.mark.parametrize("way", ["status", "binding"])
+async def test_a_retirement_forged_while_the_policies_are_absent_leads_to_no_delete(
+    embedded: EmbeddedCluster, way: str
+) -> None:
+    live = "{enabled: true, dryRun: false, holdSeconds: 0, intervalSeconds: 1}"
+    text = f"healthPort: 0\nretired: {live}\n{SHORT_LEASE}"
+    forged = {stamps.RETIRED: "suspended", stamps.RETIRED_AT: "2026-01-01T00:00:00Z"}
+    async with cell(embedded.kubeconfig) as there:
+        await there.create("run", index=None, owners=())
+        if way == "binding":
+            binding = {"metadata": {"name": "run", "annotations": forged}, "target": {"name": "n"}}
+            await there.client.create(f"{paths.pod(there.namespace, 'run')}/binding", binding)
+        else:
+            metadata = {"metadata": {"annotations": forged}}
+            await there.client.patch(paths.pod_status(there.namespace, "run"), metadata)
+        statuses = [{"name": "engine", "state": {"terminated": {"exitCode": 0}}}]
+        await there.write_status("run", {"phase": "Failed", "containerStatuses": statuses})
+        async with running(embedded.kubeconfig, text) as controller:
+            await until(lambda: outcomes(controller, "kept-unverified") == 1)
+            stored = controller.pods.get(there.namespace, "run")
+            assert stored is not None
+            assert stored.metadata.annotations.retired == "suspended"
+            await asyncio.sleep(1.2)
+            assert await there.names() == {"run"}
 
 
 async def test_two_uids_with_one_incarnation_both_stay(embedded: EmbeddedCluster) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from controller.config import ControllerConfig, load_config
 from controller.verdict import OwnerKind
 from kube.errors import ConfigError
+from tests.e2e.installation import MANIFESTS
 
 
 def load(tmp_path: Path, text: str, environ: dict[str, str] | None = None, **flags: Any) -> Any:
@@ -91,3 +93,8 @@ def test_the_password_may_be_missing_where_only_the_controller_has_it(tmp_path: 
     assert load_config(file, {}, {}, dsn_needed=False).retired.source == "postgres"
     environ = {"PODSTAMP_RETIRED_POSTGRES_DSN": "host=db"}
     assert load_config(file, environ, {}).retired.postgres.dsn == "host=db"
+
+
+def test_the_configuration_that_is_shipped_shows_the_defaults(tmp_path: Path) -> None:
+    document = yaml.safe_load((MANIFESTS / "base" / "config.yaml").read_text())
+    assert load(tmp_path, document["data"]["controller.yaml"]) == ControllerConfig()

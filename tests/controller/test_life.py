@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from controller.kubectl import command
 from tests.cluster import Cluster
 from tests.controller.installed import There, write_yaml
 from tests.controller.postgres import Postgres
@@ -129,3 +130,18 @@ def test_a_pod_retired_in_postgres_is_reported_in_dry_run_and_deleted_once_live(
         eventually(lambda: "run-0" not in there.names(), "the retired pod is gone")
         eventually(lambda: there.about("ReapedRetired") == {"run-0"}, "an event")
         assert there.names() == {"run-1", "run-2", "run-3"}
+
+
+def test_a_pod_retired_by_its_stamp_goes_when_it_is_over_whoever_retired_it_first(
+    cluster: Cluster, folder: Path, there: There
+) -> None:
+    there.do("create", "-f", "-", stdin=text(*(pod(f"run-{i}", there.name) for i in range(3))))
+    kubeconfig = ["--kubeconfig", str(cluster.kubeconfig), "-n", there.name]
+    assert command(["retire", "run-0", "run-1", "--state", "suspended", *kubeconfig]) == 0
+    assert command(["retire", "run-0", "--state", "replaced", *kubeconfig]) == 0
+    live = {"enabled": True, "dryRun": False, "holdSeconds": 1, "intervalSeconds": 1}
+    with controller(cluster, folder, {"retired": live}):
+        for name in ("run-0", "run-2"):
+            there.terminate(name, "Failed")
+        eventually(lambda: there.about("ReapedRetired") == {"run-0"}, "an event")
+        assert there.names() == {"run-1", "run-2"}
