@@ -7,6 +7,7 @@ the first task that fails ends the process.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import socket
@@ -49,6 +50,8 @@ _SELECTOR = f"{stamps.MANAGED}=true"
 async def serve(config: WebhookConfig) -> int:
     """Serve until SIGTERM. KubeError: what keeps it from starting."""
     settings = admission_settings(config)
+    if config.certs.mode == "files" and not config.cert_dir:
+        raise ConfigError("certs.mode is files: say where they are with --cert-dir")
     clock = SystemClock()
     registry = CollectorRegistry()
     stop = Stop()
@@ -103,7 +106,13 @@ async def serve(config: WebhookConfig) -> int:
             return serving.ready() or (None if server.started else "starting")
 
         health = HealthServer(
-            config.health_port, lambda: None, ready, {}, registry, host=config.host
+            config.health_port,
+            lambda: None,
+            ready,
+            {},
+            registry,
+            host=config.host,
+            notice=(lambda: None) if keeper is None else keeper.notice,
         )
         await health.start()
         tasks = [reflector.run(), keep_certificates, health.run()]
@@ -111,6 +120,12 @@ async def serve(config: WebhookConfig) -> int:
         if keeper is not None:
             await keeper.stop()
     return 0
+
+
+def _spare_the_collector() -> None:
+    """What is there when serving begins stays; nothing is won by looking at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 async def _admit(server: AdmissionServer, serving: ServingContext, stop: Stop) -> None:
@@ -121,6 +136,7 @@ async def _admit(server: AdmissionServer, serving: ServingContext, stop: Stop) -
     served.cancel()
     stopped.cancel()
     if not stop.requested.is_set():
+        _spare_the_collector()
         await server.run()
 
 
