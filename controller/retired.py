@@ -186,6 +186,7 @@ class RetiredReaper:
                 if isinstance(result.verdict, Keep):
                     uid = pod.metadata.uid
                     self._judged[uid] = result.verdict
+                    self._kept[uid] = result.verdict.why  # The attempt has counted it.
                     self._observed.observe(uid, None, self._clock.monotonic())
                 if isinstance(result.error, RecordsUnavailable):
                     raise result.error

@@ -187,13 +187,7 @@ class TerminalReaper:
         if not self._gate.is_fresh():
             self._observed.clear()
             return RETRY_S
-        verdict = self.verdict(pod)
-        if isinstance(verdict, Keep) and verdict.why is Why.CONTAINER_RUNNING:
-            verdict = self._judge(
-                pod,
-                self._namespaces.get("", pod.metadata.namespace),
-                await self._nodes.standing(pod),
-            )
+        verdict = await self._decide(pod, self._namespaces.get("", pod.metadata.namespace))
         if isinstance(verdict, Keep):
             return self._keep(pod, verdict)
         now = self._clock.monotonic()
@@ -212,13 +206,11 @@ class TerminalReaper:
 
     def _tell_backoff(self, pod: Pod, now: float) -> None:
         uid = pod.metadata.uid
-        held_s = (
-            self._backoff.due(_slot(pod), self._ended.get(uid, now), self._policy.backoff) - now
-        )
-        if held_s > 0 and uid not in self._held:
+        due = self._backoff.due(_slot(pod), self._ended.get(uid, now), self._policy.backoff)
+        if due > now and uid not in self._held:
             self._held.add(uid)
             self._metrics.sightings.labels("backing-off").inc()
-            log.warning("a replacement died at once", **identity(pod), seconds=round(held_s, 1))
+            log.warning("a replacement died at once", **identity(pod), seconds=round(due - now, 1))
 
     async def _decide(self, pod: Pod, namespace: Namespace | None) -> Verdict:
         verdict = self._judge(pod, namespace)
@@ -265,6 +257,7 @@ class TerminalReaper:
                 self._deleted[uid] = ended
             return None
         if isinstance(result.verdict, Keep):
+            self._kept[uid] = result.verdict.why  # The attempt has counted it.
             return self._keep(pod, result.verdict) or RECHECK_S
         if result.outcome in (Outcome.WOULD_REAP, Outcome.GONE, Outcome.SUPERSEDED):
             return None

@@ -112,8 +112,9 @@ async def test_the_record_is_read_again_before_the_delete(world: World) -> None:
         return None
 
     world.api.on_call = reactivate
-    async with world.running(world.retired(source=source, hold_s=0)):
+    async with world.running(world.retired(source=source, hold_s=0, interval_s=15)):
         assert world.api.pod_names() == {"run-1"}
+        await world.clock.advance(100)
     assert world.count(outcome="kept-active") == 1
 
 
