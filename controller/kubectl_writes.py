@@ -91,7 +91,7 @@ async def _write(args: argparse.Namespace, decide: Callable[[Pod], Write], done:
         failed = False
         for namespace, name in targets:
             try:
-                row = await _write_one(client, namespace, name, decide, done)
+                row = await write_one(client, namespace, name, decide, done)
             except KubeError as error:
                 print_error(error)
                 failed = True
@@ -115,7 +115,7 @@ async def _targets(
     return [pod.key async for page in pages for pod in page.items]
 
 
-async def _write_one(
+async def write_one(
     client: ApiClient, namespace: str, name: str, decide: Callable[[Pod], Write], done: str
 ) -> dict[str, Any]:
     """Read, decide, write; a pod that changed in between is read anew, but never its successor."""

@@ -39,6 +39,7 @@ class FakeApi:
         self.calls: list[tuple[str, str]] = []
         self.deletes: list[dict[str, Any]] = []
         self.on_call: Callable[[str, str], httpx.Response | None] = lambda verb, path: None
+        self.on_request: Callable[[httpx.URL], None] = lambda url: None
         self.released = asyncio.Event()
         self.hang: Callable[[str, str], bool] = lambda verb, path: False
         self.client = ApiClient(
@@ -87,6 +88,7 @@ class FakeApi:
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         verb, path = request.method, request.url.path
         self.calls.append((verb, path))
+        self.on_request(request.url)
         if self.hang(verb, path):
             await self.released.wait()
         answer = self.on_call(verb, path)
