@@ -3,12 +3,14 @@
 import argparse
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.controlplane import kubeconfig
 from tests.controlplane.build import binaries
 from tests.controlplane.errors import ControlPlaneError
 from tests.controlplane.plane import ADMIN, ControlPlane
+from tests.controlplane.processes import is_free
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,6 +24,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def serve(path: Path, port: int) -> None:
+    if not path.parent.is_dir():
+        raise ControlPlaneError(f"--kubeconfig: there is no folder {path.parent}")
+    if port and not is_free(port):
+        raise ControlPlaneError(f"--port: {port} is in use; leave it out to take a free one")
     # Before anything starts, so that no signal finds children without an owner.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ControlPlane(port=port) as plane:
@@ -30,8 +36,8 @@ def serve(path: Path, port: int) -> None:
         signal.pause()
 
 
-def main() -> int:
-    options = parser().parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
     try:
         if options.command == "build":
             for name, path in sorted(binaries().items()):

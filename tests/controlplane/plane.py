@@ -130,7 +130,27 @@ class ControlPlane:
 
     def start_apiserver(self) -> None:
         """Starts the API server on its port and returns when it is ready."""
-        self._start_apiserver()
+        self._spawn(
+            "kube-apiserver",
+            etcd_servers=self._etcd_url,
+            bind_address="127.0.0.1",
+            secure_port=self._port,
+            cert_dir=self.folder,
+            tls_cert_file=self.folder / "serving.crt",
+            tls_private_key_file=self.folder / "serving.key",
+            client_ca_file=self.folder / "ca.crt",
+            token_auth_file=self.folder / "tokens.csv",
+            authorization_mode="Node,RBAC",
+            enable_admission_plugins="NodeRestriction",
+            allow_privileged="true",
+            service_cluster_ip_range="10.0.0.0/24",
+            service_account_issuer=ISSUER,
+            service_account_key_file=self.folder / "service-account.key",
+            service_account_signing_key_file=self.folder / "service-account.key",
+            audit_policy_file=self.folder / "audit-policy.yaml",
+            audit_log_path=self.audit_log,
+            profiling="false",
+        ).wait_until(self._ready, START_TIMEOUT_S)
 
     def restart_apiserver(self) -> None:
         """Kills the API server and starts it again; what etcd holds is all that it knows."""
@@ -190,7 +210,7 @@ class ControlPlane:
             self.kubeconfig, url=self.url, ca_pem=self.ca_pem, user=ADMIN, token=self.token
         )
         self._start_etcd()
-        self._start_apiserver()
+        self.start_apiserver()
         self._start_controller_manager()
 
     def _start_etcd(self) -> None:
@@ -208,29 +228,6 @@ class ControlPlane:
             unsafe_no_fsync="true",
             log_level="warn",
         ).wait_until(lambda: _answers(f"{client}/readyz"), START_TIMEOUT_S)
-
-    def _start_apiserver(self) -> None:
-        self._spawn(
-            "kube-apiserver",
-            etcd_servers=self._etcd_url,
-            bind_address="127.0.0.1",
-            secure_port=self._port,
-            cert_dir=self.folder,
-            tls_cert_file=self.folder / "serving.crt",
-            tls_private_key_file=self.folder / "serving.key",
-            client_ca_file=self.folder / "ca.crt",
-            token_auth_file=self.folder / "tokens.csv",
-            authorization_mode="Node,RBAC",
-            enable_admission_plugins="NodeRestriction",
-            allow_privileged="true",
-            service_cluster_ip_range="10.0.0.0/24",
-            service_account_issuer=ISSUER,
-            service_account_key_file=self.folder / "service-account.key",
-            service_account_signing_key_file=self.folder / "service-account.key",
-            audit_policy_file=self.folder / "audit-policy.yaml",
-            audit_log_path=self.audit_log,
-            profiling="false",
-        ).wait_until(self._ready, START_TIMEOUT_S)
 
     def _start_controller_manager(self) -> None:
         config = self.kubeconfig_for("system:kube-controller-manager", ["system:masters"])

@@ -3,6 +3,7 @@
 On Linux the kernel kills them when the parent dies, whatever way it dies; elsewhere `stop` does.
 """
 
+import errno
 import os
 import signal
 import socket
@@ -106,3 +107,16 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def is_free(port: int) -> bool:
+    """Whether nothing on loopback listens on that port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+        return True
