@@ -139,6 +139,27 @@ def test_the_shipped_settings_are_the_defaults(key: str, kind: type[Any]) -> Non
     assert settings(key, kind) == kind()
 
 
+@pytest.mark.parametrize("name", ["webhook", "controller"])
+def test_the_commands_of_the_deployments_are_understood(name: str, tmp_path: Path) -> None:
+    data = one("base", "ConfigMap", "podstamp-config")["data"][f"{name}.yaml"]
+    (tmp_path / f"{name}.yaml").write_text(data)
+    pod = one("base", "Deployment", f"podstamp-{name}")["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    [mount] = container["volumeMounts"]
+    given = [arg.replace(mount["mountPath"], str(tmp_path)) for arg in container["args"]]
+    assert given != container["args"]
+    absent = str(tmp_path / "no-kubeconfig")
+    done = subprocess.run(
+        [str(KUBECTL.with_name(*container["command"])), *given, "--kubeconfig", absent],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # Everything before the API server was in order.
+    [line] = done.stderr.splitlines()
+    assert absent in line
+
+
 def test_local_calls_every_entry_by_url_and_runs_nothing_in_the_cluster() -> None:
     addresses = {entry["name"]: entry["clientConfig"] for entry in entries("overlays/local")}
     assert addresses.keys() == {entry["name"] for entry in entries("base")}
