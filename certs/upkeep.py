@@ -201,8 +201,12 @@ class Upkeep:
             after = await self.store.write(
                 secret, write.data, done=write.done, extra_sans=self._settings.extra_sans
             )
-        except (Conflict, NotFound):
+        except Conflict:
             return 0.0  # somebody was faster: look at what is stored now
+        except NotFound:
+            if secret is None:  # not the Secret is missing, but the namespace
+                raise
+            return 0.0
         if mends:
             self._mending.record(now)
         name = type(step).__name__

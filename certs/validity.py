@@ -32,6 +32,7 @@ PRIVATE_KEY = "tls.key"
 CA_KEY = "ca.crt"
 CA_PRIVATE_KEY = "ca.key"
 
+_NOTHING = "nothing is stored"
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -68,11 +69,14 @@ class Stored:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        return tuple(p for p in (self.signer_problem, self.leaf_problem) if p)
+        problems = (self.signer_problem, self.leaf_problem)
+        return tuple(dict.fromkeys(p for p in problems if p))
 
 
 def inspect(data: Mapping[str, bytes], names: Sequence[str], now: datetime) -> Stored:
     """Judge the keys of the Secret for a webhook that is called by `names`, the first above all."""
+    if not any(data.values()):
+        return Stored((), None, None, _NOTHING, _NOTHING)
     cas = [ca for ca in certificates(data.get(CA_KEY, b"")) if ca_problem(ca, now) is None]
     signer, signer_problem = _signer(data, cas, names, now)
     leaf, leaf_problem = _leaf(data, cas, names, now)

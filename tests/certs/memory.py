@@ -6,9 +6,9 @@ just after a write took effect; the embedded server is there for everything else
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from random import Random
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import jsonpatch
 import msgspec
@@ -16,7 +16,6 @@ import msgspec
 from kube.client import ApiClient
 from kube.errors import Status, status_error
 
-T = TypeVar("T")
 Death = Literal["before", "after"]
 
 MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/podstamp"
@@ -42,7 +41,9 @@ class MemoryApi:
         self.death: Callable[[str], Death | None] = lambda user: None
         self.calls: list[tuple[str, str, str]] = []
         self._version = 0
-        self._gate: list[asyncio.Future[None]] | None = None
+        self.frozen: dict[str, asyncio.Event] = {}
+        self._held = False
+        self._waiting: list[asyncio.Future[None]] = []
 
     def put(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
         """Store an object as some other writer does."""
@@ -60,23 +61,37 @@ class MemoryApi:
         self.written(path)
         return new
 
-    async def interleave(self, random: Random, works: Sequence[Awaitable[T]]) -> list[Any]:
-        """Run `works` side by side; `random` decides whose request is served next."""
-        self._gate = []
-        tasks = [asyncio.ensure_future(work) for work in works]
-        while not all(task.done() for task in tasks):
+    async def serve(self, random: Random, calls: int = 1_000_000) -> None:
+        """Serve at most so many of the calls that wait, in an order that `random` decides.
+
+        For calls that were begun after `hold`; those of frozen users stay where they are.
+        """
+        while calls:
             for _ in range(3):
                 await asyncio.sleep(0)
-            if self._gate:
-                self._gate.pop(random.randrange(len(self._gate))).set_result(None)
-        self._gate = None
-        return await asyncio.gather(*tasks, return_exceptions=True)
+            if not self._waiting:
+                return
+            self._waiting.pop(random.randrange(len(self._waiting))).set_result(None)
+            calls -= 1
+
+    def hold(self, hold: bool = True) -> None:
+        """Calls wait for `serve` from now on, or no longer."""
+        self._held = hold
+
+    def freeze(self, user: str) -> None:
+        """The next call of `user` is served only after `thaw`."""
+        self.frozen[user] = asyncio.Event()
+
+    def thaw(self, user: str) -> None:
+        self.frozen.pop(user).set()
 
     async def call(self, user: str, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """One call by `user`, as the server handles it."""
-        if self._gate is not None:
+        if user in self.frozen:
+            await self.frozen[user].wait()
+        if self._held:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._gate.append(turn)
+            self._waiting.append(turn)
             await turn
         self.calls.append((user, method, path))
         death = self.death(user) if method != "GET" else None

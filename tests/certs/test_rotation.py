@@ -1,13 +1,12 @@
 """Several replicas over one API: who wins, what a death leaves behind, who is cut off (nobody)."""
 
+import asyncio
 from base64 import b64decode
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from random import Random
 
 import pytest
-from cryptography import x509
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,13 +14,21 @@ from certs.secret import ROTATE
 from certs.settings import CertSettings
 from certs.validity import certificates, fingerprint, inspect
 from tests.certs.memory import REPLICAS, SECRET, Death, Killed, MemoryApi
-from tests.certs.world import DAY, NAMES, Fleet, bundles, install, wipe
+from tests.certs.world import (
+    DAY,
+    NAMES,
+    SETTLE_S,
+    Fleet,
+    bundles,
+    install,
+    served_without_a_break,
+    wipe,
+)
 from tests.clock import FakeClock
 
 pytestmark = pytest.mark.anyio
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SETTLE_S = CertSettings().settle_seconds
 KINDS = ("leaf", "ca")
 
 
@@ -51,48 +58,16 @@ def leaf(fleet: Fleet) -> str:
     return fingerprint(certificates(secret(fleet)["tls.crt"])[0])
 
 
-class LaggingServers:
-    """API servers that see a configuration up to `lag_s` late: every version of that time counts.
-
-    After each write, and whenever asked, each replica's certificate has to hold under all of them.
-    """
-
-    def __init__(self, fleet: Fleet, lag_s: float) -> None:
-        self._fleet = fleet
-        self._lag_s = lag_s
-        self._seen: list[tuple[float, dict[str, list[x509.Certificate]]]] = []
-        self.note("")
-        fleet.api.written = self.note
-
-    def note(self, path: str) -> None:
-        self._seen.append((self._fleet.clock.monotonic(), bundles(self._fleet.api)))
-        self.check(path)
-
-    def check(self, when: str = "") -> None:
-        begin = self._fleet.clock.monotonic() - self._lag_s
-        # The version that held at the beginning, and all that came since.
-        first = max((i for i, (at, _) in enumerate(self._seen) if at <= begin), default=0)
-        self._seen = self._seen[first:]
-        for _, trusts in self._seen:
-            assert self._fleet.untrusted(trusts) == [], when
-
-
-@contextmanager
-def served_without_a_break(fleet: Fleet, lag_s: float = SETTLE_S - 1) -> Iterator[LaggingServers]:
-    servers = LaggingServers(fleet, lag_s)
-    yield servers
-    servers.check("in the end")
-    fleet.api.written = lambda path: None
-
-
 @pytest.mark.parametrize("seed", range(12))
 async def test_of_three_replicas_that_start_at_once_one_makes_the_ca(seed: int) -> None:
     fleet = fleet_of("a", "b", "c")
     made = []
     fleet.api.written = lambda path: made.append(cas(fleet)) if path == SECRET else None
-    looks = [keeper.look() for keeper in fleet.keepers.values()]
-    results = await fleet.api.interleave(Random(seed), looks)
-    assert not [result for result in results if isinstance(result, BaseException)]
+    fleet.api.hold()
+    looks = [asyncio.create_task(keeper.look()) for keeper in fleet.keepers.values()]
+    await fleet.api.serve(Random(seed))
+    await asyncio.gather(*looks)
+    fleet.api.hold(False)
     await fleet.settle()
     assert len(made) == 1, "the Secret was written more than once"
     assert {context.fingerprint for context in fleet.contexts.values()} == {leaf(fleet)}
@@ -217,6 +192,54 @@ async def test_an_expired_old_leaf_no_longer_holds_the_old_ca() -> None:
     assert old_ca not in cas(fleet)
 
 
+async def test_a_lost_secret_leaves_a_silent_replica_trusted() -> None:
+    """The one that makes the new CA serves nothing itself: it goes by the silent one's word."""
+    fleet = fleet_of("silent")
+    await fleet.settle(SETTLE_S)
+    silent = fleet.keepers.pop("silent")
+    with served_without_a_break(fleet):
+        del fleet.api.objects[SECRET]
+        fleet.start("fresh")
+        await fleet.settle(5 * SETTLE_S)
+        assert fleet.contexts["fresh"].ready() is None
+        assert len(cas(fleet)) == 2
+        fleet.keepers["silent"] = silent
+        await fleet.settle(2 * SETTLE_S)
+    assert len(cas(fleet)) == 1
+
+
+async def test_a_lost_secret_is_restored_from_memory_so_that_new_replicas_start_at_once() -> None:
+    fleet = fleet_of("a")
+    await fleet.settle(SETTLE_S)
+    before = leaf(fleet)
+    with served_without_a_break(fleet):
+        del fleet.api.objects[SECRET]
+        await fleet.keepers["a"].look()
+        await fleet.start("b").look()
+        assert fleet.contexts["b"].fingerprint == before
+        await fleet.settle(3 * SETTLE_S)
+    assert leaf(fleet) != before, "nobody holds the key of its CA any more"
+
+
+async def test_a_bundle_that_was_reset_and_repaired_unseen_starts_the_settle_time_again() -> None:
+    fleet = fleet_of("a", "b")
+    await fleet.settle(SETTLE_S)
+    before = leaf(fleet)
+    ask(fleet, "ca")
+    await fleet.keepers["a"].look()
+    await fleet.keepers["a"].look()
+    await fleet.clock.advance(SETTLE_S - 1)
+    wipe(fleet.api)
+    while await fleet.keepers["b"].look() == 0:
+        pass
+    await fleet.clock.advance(1)
+    await fleet.keepers["a"].look()
+    assert leaf(fleet) == before, "an API server may still see the wiped bundle"
+    await fleet.clock.advance(SETTLE_S)
+    await fleet.keepers["a"].look()
+    assert leaf(fleet) != before
+
+
 @pytest.mark.parametrize("text", ["", "Cg==", "!!", "c29tZXRoaW5nIGVsc2U="])
 async def test_wiped_bundles_are_repaired_in_one_look(text: str) -> None:
     fleet = fleet_of("a", "b")
@@ -268,7 +291,8 @@ async def look(fleet: Fleet, name: str) -> bool:
     return False
 
 
-ACTIONS = ("look", "look", "look", "look", "wait", "wait", "ask leaf", "ask ca", "kill", "stop")
+ACTIONS = ("look", "look", "look", "wait", "wait", "ask leaf", "ask ca", "kill", "stop")
+FROZEN_AT_MOST_S = 100.0
 
 
 @settings(
@@ -276,34 +300,40 @@ ACTIONS = ("look", "look", "look", "look", "wait", "wait", "ask leaf", "ask ca",
 )
 @given(
     actions=st.lists(st.sampled_from(ACTIONS), min_size=10, max_size=40),
+    fault=st.sampled_from(["none", "wipe", "lose"]),
     seed=st.integers(0, 2**32),
     lag_s=st.floats(0, SETTLE_S - 0.5),
 )
 async def test_whatever_happens_no_leaf_is_served_that_an_api_server_refuses(
-    actions: list[str], seed: int, lag_s: float
+    actions: list[str], fault: str, seed: int, lag_s: float
 ) -> None:
     random = Random(seed)
     fleet = fleet_of("a", "b", "c")
     await fleet.settle(SETTLE_S)
     doomed: dict[str, Death] = {}
     fleet.api.death = lambda user: doomed.pop(user, None)
+    crowd = Crowd(fleet, random)
     with served_without_a_break(fleet, lag_s) as servers:
         for action in actions:
             name = random.choice("abc")
             if action == "wait":
                 await fleet.clock.advance(random.choice((0.5, 3.0, SETTLE_S, 40.0)))
-            elif action.startswith("ask"):
+            elif action.startswith("ask") and SECRET in fleet.api.objects:
                 ask(fleet, action.removeprefix("ask "))
-            elif action == "stop" and name not in doomed:
+            elif action == "stop" and not crowd.busy(name) and name not in doomed:
                 await fleet.keepers[name].stop()
                 fleet.kill(name)
                 fleet.start(name)
             elif action == "kill":
                 doomed[name] = random.choice(("before", "after"))
-            looks = [look(fleet, n) for n in fleet.keepers if random.random() < 0.7]
-            await fleet.api.interleave(random, looks)
+            if fault == "wipe" and random.random() < 0.1:
+                wipe(fleet.api)
+            elif fault == "lose" and random.random() < 0.1:
+                fleet.api.objects.pop(SECRET, None)
+            await crowd.look()
             servers.check(action)
         doomed.clear()
+        await crowd.calm_down()
         await fleet.settle(fleet.settings.lost_seconds + 4 * SETTLE_S, step_s=20)
     stored = inspect(secret(fleet), NAMES, fleet.clock.now())
     assert stored.problems == ()
@@ -311,3 +341,58 @@ async def test_whatever_happens_no_leaf_is_served_that_an_api_server_refuses(
     assert {context.fingerprint for context in fleet.contexts.values()} == {leaf(fleet)}
     for entry, trusted in bundles(fleet.api).items():
         assert trusted == list(stored.cas), entry
+
+
+class Crowd:
+    """Replicas that look side by side; one of them may freeze in the middle, and die later."""
+
+    def __init__(self, fleet: Fleet, random: Random) -> None:
+        self._fleet = fleet
+        self._random = random
+        self._looks: dict[str, asyncio.Task[bool]] = {}
+        self._frozen_at: dict[str, float] = {}
+
+    def busy(self, name: str) -> bool:
+        return name in self._looks
+
+    async def look(self) -> None:
+        """Some begin to look; their calls are served in any order."""
+        api, random = self._fleet.api, self._random
+        self._thaw(lambda at: self._now - at > FROZEN_AT_MOST_S or random.random() < 0.3)
+        api.hold()
+        for name in list(self._fleet.keepers):
+            if name not in self._looks and random.random() < 0.7:
+                self._looks[name] = asyncio.create_task(look(self._fleet, name))
+        if random.random() < 0.3:
+            await api.serve(random, calls=random.randrange(1, 12))
+            alive = [n for n, task in self._looks.items() if not task.done()]
+            for name in alive[:1]:
+                if name not in api.frozen:
+                    api.freeze(name)
+                    self._frozen_at[name] = self._now
+        await api.serve(random)
+        api.hold(False)
+        self._reap()
+
+    async def calm_down(self) -> None:
+        """Everybody comes to an end."""
+        self._thaw(lambda at: True)
+        await self._fleet.api.serve(self._random)
+        await asyncio.gather(*self._looks.values())
+        self._looks.clear()
+
+    @property
+    def _now(self) -> float:
+        return self._fleet.clock.monotonic()
+
+    def _thaw(self, due: Callable[[float], bool]) -> None:
+        for name, at in list(self._frozen_at.items()):
+            if due(at):
+                self._fleet.api.thaw(name)
+                del self._frozen_at[name]
+
+    def _reap(self) -> None:
+        for name, task in list(self._looks.items()):
+            if task.done():
+                task.result()
+                del self._looks[name]

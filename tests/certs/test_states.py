@@ -9,7 +9,17 @@ from certs.validity import inspect
 from tests.certs.memory import SECRET, MemoryApi
 from tests.certs.states import State, states
 from tests.certs.tls import client_context, handshake
-from tests.certs.world import NAMES, Authority, Fleet, bundles, encode, install, store, wipe
+from tests.certs.world import (
+    NAMES,
+    Authority,
+    Fleet,
+    bundles,
+    encode,
+    install,
+    served_without_a_break,
+    store,
+    wipe,
+)
 from tests.clock import FakeClock
 
 pytestmark = pytest.mark.anyio
@@ -72,16 +82,9 @@ async def test_when_it_comes_over_serving_replicas_nobody_is_cut_off(
     fleet.start("b")
     await fleet.settle(20)
     works(fleet)
-    if wiped:
-        wipe(fleet.api)
-    put(fleet.api, state)
-    if wiped:
-        await fleet.keepers["a"].look()
-
-    def check(path: str) -> None:
-        assert fleet.untrusted(bundles(fleet.api)) == [], f"after a write of {path}"
-
-    check("the test")
-    fleet.api.written = check
-    await fleet.settle(40)
+    with served_without_a_break(fleet):
+        if wiped:
+            wipe(fleet.api)
+        put(fleet.api, state)
+        await fleet.settle(40)
     works(fleet)

@@ -1,7 +1,8 @@
 """Webhook configurations, replicas and API servers, as the certificate tests need them."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -22,6 +23,7 @@ from webhook.tls import ServingContext
 
 NAMES = server_names("podstamp-webhook", "podstamp-system", "cluster.local")
 SETTINGS = CertSettings()
+SETTLE_S = SETTINGS.settle_seconds
 DAY = timedelta(days=1)
 _BLIND = blind_context()
 
@@ -177,3 +179,39 @@ def _trusts(cas: Iterable[x509.Certificate], leaf: x509.Certificate, now: dateti
 
 def pem(*cas: x509.Certificate) -> bytes:
     return to_pem(cas)
+
+
+class LaggingServers:
+    """API servers that see a configuration up to `lag_s` late: every version of that time counts.
+
+    After each write, and whenever asked, each replica's certificate has to hold under all of them.
+    """
+
+    def __init__(self, fleet: Fleet, lag_s: float) -> None:
+        self._fleet = fleet
+        self._lag_s = lag_s
+        self._seen: list[tuple[float, dict[str, list[x509.Certificate]]]] = []
+        self.note("")
+        fleet.api.written = self.note
+
+    def note(self, path: str) -> None:
+        # What a test wiped fails without our doing; nobody else leaves a bundle empty.
+        trusts = {entry: cas for entry, cas in bundles(self._fleet.api).items() if cas}
+        self._seen.append((self._fleet.clock.monotonic(), trusts))
+        self.check(path)
+
+    def check(self, when: str = "") -> None:
+        begin = self._fleet.clock.monotonic() - self._lag_s
+        # The version that held at the beginning, and all that came since.
+        first = max((i for i, (at, _) in enumerate(self._seen) if at <= begin), default=0)
+        self._seen = self._seen[first:]
+        for _, trusts in self._seen:
+            assert self._fleet.untrusted(trusts) == [], when
+
+
+@contextmanager
+def served_without_a_break(fleet: Fleet, lag_s: float = SETTLE_S - 1) -> Iterator[LaggingServers]:
+    servers = LaggingServers(fleet, lag_s)
+    yield servers
+    servers.check("in the end")
+    fleet.api.written = lambda path: None
