@@ -50,8 +50,6 @@ _SELECTOR = f"{stamps.MANAGED}=true"
 async def serve(config: WebhookConfig) -> int:
     """Serve until SIGTERM. KubeError: what keeps it from starting."""
     settings = admission_settings(config)
-    if config.certs.mode == "files" and not config.cert_dir:
-        raise ConfigError("certs.mode is files: say where they are with --cert-dir")
     clock = SystemClock()
     registry = CollectorRegistry()
     stop = Stop()
@@ -60,15 +58,6 @@ async def serve(config: WebhookConfig) -> int:
         # A wrong server, token or role is told now, and not by a store that never fills.
         await client.get_raw(paths.pods(), params={"labelSelector": _SELECTOR, "limit": "1"})
         store: Store[Pod] = Store(clock)
-        reflector = Reflector(
-            client,
-            paths.pods(),
-            Pod,
-            store,
-            label_selector=_SELECTOR,
-            clock=clock,
-            random=random.Random(),
-        )
         tally = Tally(store.age_s)
         registry.register(tally)
         app = AdmissionApp(
@@ -76,50 +65,82 @@ async def serve(config: WebhookConfig) -> int:
         )
         metrics = CertMetrics(registry)
         serving = ServingContext(clock=clock, metrics=metrics)
-        server = AdmissionServer(
-            app,
-            serving.context,
-            config,
-            stop,
-            lambda: _announce(config.port_file, port, health.port),
-        )
-        port = server.bind()
-        if config.cert_dir:
-            keeper = None
-            keep_certificates = _serve_files(Path(config.cert_dir), serving, clock)
-        else:
-            keeper = Keeper(
-                client,
-                serving,
-                namespace=config.namespace,
-                settings=config.certs,
-                identity=os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
-                clock=clock,
-                random=random.Random(),
-                metrics=metrics,
-            )
-            keep_certificates = keeper.run()
-
-        def ready() -> str | None:
-            if app.draining:
-                return "stopping"
-            return serving.ready() or (None if server.started else "starting")
-
+        keeper = _keep_certificates(config, client, serving, clock, metrics)
+        server = AdmissionServer(app, serving.context, config, stop)
         health = HealthServer(
             config.health_port,
             lambda: None,
-            ready,
+            lambda: "stopping" if app.draining else serving.ready() or server.ready(),
             {},
             registry,
             host=config.host,
             notice=(lambda: None) if keeper is None else keeper.notice,
         )
-        await health.start()
-        tasks = [reflector.run(), keep_certificates, health.run()]
-        await _run_beside(tasks, _admit(server, serving, stop))
+        port = server.bind()
+        try:
+            await health.start()
+            server.on_started = lambda: _announce(config.port_file, port, health.port)
+            await _run_beside(
+                [
+                    _reflect(client, store, clock),
+                    _watch_files(config, serving, clock) if keeper is None else keeper.run(),
+                    health.run(),
+                ],
+                _admit(server, serving, stop),
+            )
+        finally:
+            server.close()
         if keeper is not None:
             await keeper.stop()
     return 0
+
+
+def _reflect(
+    client: ApiClient, store: Store[Pod], clock: SystemClock
+) -> Coroutine[object, object, None]:
+    return Reflector(
+        client,
+        paths.pods(),
+        Pod,
+        store,
+        label_selector=_SELECTOR,
+        clock=clock,
+        random=random.Random(),
+    ).run()
+
+
+def _keep_certificates(
+    config: WebhookConfig,
+    client: ApiClient,
+    serving: ServingContext,
+    clock: SystemClock,
+    metrics: CertMetrics,
+) -> Keeper | None:
+    """Who looks after certificates of our own; None where files are served, which are then read
+    for the first time. ConfigError: they cannot be served."""
+    if not config.cert_dir:
+        if config.certs.mode == "files":
+            raise ConfigError("certs.mode is files: say where they are with --cert-dir")
+        return Keeper(
+            client,
+            serving,
+            namespace=config.namespace,
+            settings=config.certs,
+            identity=os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+            clock=clock,
+            random=random.Random(),
+            metrics=metrics,
+        )
+    refused = serving.offer(*read_directory(Path(config.cert_dir)))
+    if refused is not None:
+        raise ConfigError(f"{config.cert_dir}: the certificate cannot be served: {refused}")
+    return None
+
+
+def _watch_files(
+    config: WebhookConfig, serving: ServingContext, clock: SystemClock
+) -> Coroutine[object, object, None]:
+    return watch_directory(Path(config.cert_dir), serving.offer, clock=clock)
 
 
 def _spare_the_collector() -> None:
@@ -145,15 +166,11 @@ def _announce(port_file: str, port: int, health_port: int) -> None:
     if port_file:
         file = Path(port_file)
         partial = file.with_name(f"{file.name}.partial")
-        partial.write_bytes(msgspec.json.encode({"port": port, "health_port": health_port}))
-        partial.replace(file)
-
-
-async def _serve_files(directory: Path, serving: ServingContext, clock: SystemClock) -> None:
-    refused = serving.offer(*read_directory(directory))
-    if refused is not None:
-        raise ConfigError(f"{directory}: the certificate cannot be served: {refused}")
-    await watch_directory(directory, serving.offer, clock=clock)
+        try:
+            partial.write_bytes(msgspec.json.encode({"port": port, "health_port": health_port}))
+            partial.replace(file)
+        except OSError as error:
+            raise ConfigError(f"--port-file {file}: {error.strerror or error}") from None
 
 
 async def _run_beside(

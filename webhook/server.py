@@ -64,25 +64,20 @@ class Stop:
 
 
 class AdmissionServer:
-    """`app` behind TLS on a port of its own; `started` is called when connections are taken."""
+    """`app` behind TLS on a port of its own; calls `on_started` when connections are taken."""
 
     def __init__(
-        self,
-        app: AdmissionApp,
-        context: ssl.SSLContext,
-        config: WebhookConfig,
-        stop: Stop,
-        started: Callable[[], None] = lambda: None,
+        self, app: AdmissionApp, context: ssl.SSLContext, config: WebhookConfig, stop: Stop
     ) -> None:
+        self.on_started: Callable[[], None] = lambda: None
         self._app = app
         self._context = context
         self._config = config
         self._stop = stop
-        self._on_started = started
         self._socket: socket.socket | None = None
         self._connections: set[AdmissionProtocol] = set()
         self._lost = asyncio.Event()
-        self.started = False
+        self._started = False
 
     def bind(self) -> int:
         """Take the port, without answering yet; returns it. ConfigError: it is not to be had."""
@@ -102,6 +97,15 @@ class AdmissionServer:
         taken: int = bound.getsockname()[1]
         return taken
 
+    def ready(self) -> str | None:
+        """None once connections are taken."""
+        return None if self._started else "starting"
+
+    def close(self) -> None:
+        """Give the port back."""
+        if self._socket is not None:
+            self._socket.close()
+
     async def run(self) -> None:
         """Serve until the stop is requested, drain, and end."""
         if self._socket is None:
@@ -116,8 +120,8 @@ class AdmissionServer:
             ssl_shutdown_timeout=_TLS_S,
         )
         try:
-            self.started = True
-            self._on_started()
+            self._started = True
+            self.on_started()
             await self._stop.requested.wait()
             self._app.draining = True
             log.info("stopping", drain_s=self._config.drain_seconds)
