@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 import yaml
 
+from controller.__main__ import command as controller
+from controller.kubectl import command as plugin
+from kube.console import run_command
 from tests.apiserver import EmbeddedCluster
 from tests.controller.running import LIVE
 from tests.e2e.waiting import eventually
@@ -38,6 +40,29 @@ def call(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+class Here:
+    """Commands run in this process, with the exit that run_command gives them."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(
+        self, command: Callable[[Sequence[str]], int], *arguments: str
+    ) -> subprocess.CompletedProcess[str]:
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            run_command(lambda: command(arguments))
+        out, err = self._capsys.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(arguments, code, out, err)
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(capsys)
+
+
 def with_token(server: EmbeddedCluster, folder: Path, token: str, url: str = "") -> Path:
     """The administrator's kubeconfig with another token or server."""
     config = yaml.safe_load(server.kubeconfig.read_text())
@@ -58,9 +83,8 @@ def expect(done: subprocess.CompletedProcess[str], code: int, *words: str) -> No
         assert word in errors[0]
 
 
-def test_a_missing_configuration_file_is_named(server: EmbeddedCluster) -> None:
-    kubeconfig = str(server.kubeconfig)
-    expect(call("run", "--kubeconfig", kubeconfig, "--config", "/nonexistent.yaml"), 2, "/nonexist")
+def test_a_missing_configuration_file_is_named(here: Here) -> None:
+    expect(here(controller, "run", "--config", "/nonexistent.yaml"), 2, "/nonexistent.yaml")
 
 
 def test_a_broken_configuration_is_told_with_its_path(
@@ -82,14 +106,16 @@ def test_a_broken_configuration_is_told_with_its_path(
         ("retired=1", "retired"),
     ],
 )
-def test_a_wrong_set_is_a_usage_error(server: EmbeddedCluster, setting: str, word: str) -> None:
-    expect(call("run", "--kubeconfig", str(server.kubeconfig), "--set", setting), 2, word)
+def test_a_wrong_set_is_a_usage_error(here: Here, setting: str, word: str) -> None:
+    expect(here(controller, "run", "--set", setting), 2, word)
 
 
-def test_an_unknown_flag_and_no_command_exit_2() -> None:
-    assert call("run", "--no-such-flag").returncode == 2
-    assert call().returncode == 2
-    assert call("--help").returncode == 0
+def test_an_unknown_flag_and_no_command_exit_2(here: Here) -> None:
+    assert here(controller, "run", "--no-such-flag").returncode == 2
+    assert here(controller).returncode == 2
+    shown = here(controller, "run", "--help")
+    assert shown.returncode == 0
+    assert "--set" in shown.stdout
 
 
 def test_a_missing_kubeconfig_is_named() -> None:
@@ -121,8 +147,8 @@ def test_a_port_in_use_is_told(server: EmbeddedCluster) -> None:
     expect(done, 2, "--health-port", port)
 
 
-def test_an_unknown_log_level_is_told(server: EmbeddedCluster) -> None:
-    expect(call("run", "--kubeconfig", str(server.kubeconfig), "--log-level", "loud"), 2, "loud")
+def test_an_unknown_log_level_is_told(here: Here) -> None:
+    expect(here(controller, "run", "--log-level", "loud"), 2, "loud")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -189,28 +215,40 @@ def test_a_hanging_event_loop_ends_the_process_from_another_thread() -> None:
     assert done.stderr == "error: event loop hung: ending\n"
 
 
-def plugin(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).with_name("kubectl-podstamp"), *arguments],
+def test_the_console_script_is_a_kubectl_plugin() -> None:
+    done = subprocess.run(
+        [
+            Path(sys.executable).with_name("kubectl-podstamp"),
+            "plan",
+            "--kubeconfig",
+            "/nonexistent",
+        ],
         capture_output=True,
         text=True,
         check=False,
         timeout=30,
-        env=clean_environment() | {"HOME": os.devnull},
+        env=clean_environment(),
     )
+    expect(done, 2, "/nonexistent")
 
 
-def test_the_plugin_tells_errors_in_one_line(server: EmbeddedCluster, tmp_path: Path) -> None:
+def test_the_plugin_tells_errors_in_one_line(
+    server: EmbeddedCluster, tmp_path: Path, here: Here
+) -> None:
     kubeconfig = ("--kubeconfig", str(server.kubeconfig))
-    expect(plugin("plan", "--kubeconfig", "/nonexistent"), 2, "/nonexistent")
-    expect(plugin("plan", "--config", "/nonexistent", *kubeconfig), 2, "/nonexistent")
+    expect(here(plugin, "plan", "--config", "/nonexistent", *kubeconfig), 2, "/nonexistent")
     refused = with_token(server, tmp_path, "wrong")
-    expect(plugin("plan", "--kubeconfig", str(refused)), 1, "nauthorized")
-    expect(plugin("retire", "absent", *kubeconfig), 1)
-    expect(plugin("routers", "--controller", "http://127.0.0.1:1", *kubeconfig), 1, "127.0.0.1:1")
-    assert plugin().returncode == 2
-    assert plugin("plan", "-o", "xml", *kubeconfig).returncode == 2
-    for name in ("plan", "status", "retire", "adopt", "routers"):
-        shown = plugin(name, "--help")
-        assert shown.returncode == 0
-        assert f"kubectl podstamp {name}" in shown.stdout
+    expect(here(plugin, "plan", "--kubeconfig", str(refused)), 1, "nauthorized")
+    expect(here(plugin, "retire", "absent", "-n", "none", *kubeconfig), 1, "none")
+    nowhere = ("--controller", "http://127.0.0.1:1")
+    expect(here(plugin, "routers", *nowhere, *kubeconfig), 1, "127.0.0.1:1")
+    assert here(plugin).returncode == 2
+    assert here(plugin, "plan", "-o", "xml", *kubeconfig).returncode == 2
+
+
+@pytest.mark.parametrize("name", ["plan", "status", "retire", "adopt", "routers"])
+def test_each_command_of_the_plugin_explains_itself(here: Here, name: str) -> None:
+    shown = here(plugin, name, "--help")
+    assert shown.returncode == 0
+    assert f"kubectl podstamp {name}" in shown.stdout
+    assert "--kubeconfig" in shown.stdout
