@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from controller.kubectl_cluster import credentials_of
 from controller.kubectl_output import print_rows
+from controller.verdict import OwnerKind, owner_kind
 from kube import paths
 from kube.client import ApiClient
 from kube.console import print_error
 from kube.errors import ConfigError, Conflict, KubeError
 from kube.namespace import Namespace
-from kube.pod import Pod
+from kube.pod import Pod, controller_of, is_terminating
 from webhook import stamps
 
 if TYPE_CHECKING:
@@ -26,11 +27,17 @@ if TYPE_CHECKING:
 
 STATE_WORD = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 MAX_DECISIONS = 4
+ROLE_SET = OwnerKind("RoleSet", "orchestration.aibrix.ai")
+"""Its in-place update compares live and rendered metadata, so its pods are out of scope."""
 COLUMNS = {"NAMESPACE": "namespace", "POD": "pod", "RESULT": "result", "DETAIL": "detail"}
 
 
 class NotDone(KubeError):
-    """A pod to which the write does not apply."""
+    """A write that came to nothing."""
+
+
+class NotApplicable(NotDone):
+    """A pod to which the write does not apply: an error if it was named, else skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +49,12 @@ class Write:
 
 
 def retirement(pod: Pod, state: str) -> Write:
-    """The fenced write that retires this incarnation; NotDone if the pod is not managed."""
+    """The fenced write that retires this incarnation; NotApplicable if it is not managed."""
     annotations = pod.metadata.annotations
+    if is_terminating(pod):
+        return Write(None, "it is being deleted already")
     if pod.metadata.labels.get(stamps.MANAGED) != "true" or not annotations.incarnation:
-        raise NotDone(
+        raise NotApplicable(
             f"{_name(pod)} is not managed by podstamp: adopt it first, with"
             f" kubectl podstamp adopt {pod.metadata.name} -n {pod.metadata.namespace}"
         )
@@ -56,12 +65,27 @@ def retirement(pod: Pod, state: str) -> Write:
 
 
 def adoption(pod: Pod) -> Write:
-    """The write on which the webhook mints the stamps of a pod that has none."""
+    """The write on which the webhook mints the stamps of a pod that has none.
+
+    NotApplicable for pods that the webhook would leave as they are.
+    """
+    if is_terminating(pod):
+        return Write(None, "it is being deleted already")
     managed = pod.metadata.labels.get(stamps.MANAGED) == "true"
     if managed and pod.metadata.annotations.incarnation:
         return Write(None, f"already managed, incarnation {pod.metadata.annotations.incarnation}")
     if pod.metadata.labels.get(stamps.ENABLED) == "false":
-        raise NotDone(f"{_name(pod)} is left out by its own label {stamps.ENABLED}=false")
+        raise NotApplicable(f"{_name(pod)} is left out by its own label {stamps.ENABLED}=false")
+    owner = controller_of(pod)
+    if (
+        owner is not None
+        and owner_kind(owner) == ROLE_SET
+        and pod.metadata.labels.get(stamps.ENABLED) != "true"
+    ):
+        raise NotApplicable(
+            f"{_name(pod)} is of a RoleSet, which would recreate a pod that it finds changed:"
+            f" label it {stamps.ENABLED}=true if you want it all the same"
+        )
     identity = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
     if managed:
         return Write({"metadata": {**identity, "annotations": {stamps.INCARNATION: ""}}}, "")
@@ -92,6 +116,13 @@ async def _write(args: argparse.Namespace, decide: Callable[[Pod], Write], done:
         for namespace, name in targets:
             try:
                 row = await write_one(client, namespace, name, decide, done)
+            except NotApplicable as error:
+                if args.pods:
+                    print_error(error)
+                    failed = True
+                    continue
+                row = {"namespace": namespace, "pod": name, "result": "skipped"}
+                row |= {"uid": None, "detail": str(error)}
             except KubeError as error:
                 print_error(error)
                 failed = True

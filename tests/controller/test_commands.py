@@ -199,6 +199,20 @@ def test_adopt_has_an_old_pod_stamped_and_does_it_once(
     podstamp("retire", old_pod, "-n", there.name)
 
 
+def test_pods_that_were_not_named_are_skipped_where_a_write_does_not_apply(
+    podstamp: Commands, there: There, old_pod: str
+) -> None:
+    there.do("label", "pod", old_pod, "podstamp.dev/enabled=false")
+    create(there, pod("new", there.name))
+    rows = podstamp.json("adopt", "--all", "-n", there.name)
+    assert [(row["pod"], row["result"]) for row in rows] == [
+        ("new", "unchanged"),
+        (old_pod, "skipped"),
+    ]
+    podstamp("adopt", old_pod, "-n", there.name, code=1)
+    assert "podstamp.dev/enabled=false" in podstamp.err
+
+
 def test_adopt_refuses_a_namespace_that_is_not_enabled_before_it_writes(
     podstamp: Commands, there: There, old_pod: str, kubectl: Any
 ) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from controller.kubectl_cluster import ask_leader, list_pods
 from controller.kubectl_output import duration, print_rows, table
-from controller.kubectl_writes import NotDone, adoption, retirement, write_one
+from controller.kubectl_writes import NotApplicable, NotDone, adoption, retirement, write_one
 from kube.errors import Unreachable
 from tests.clock import FakeClock
 from tests.controller.fakeapi import FakeApi, pod_path, status
-from tests.controller.pods import as_pod, incarnation, pod
+from tests.controller.pods import as_pod, incarnation, owner, pod
 from webhook import stamps
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +75,7 @@ def test_what_is_retired_already_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize("document", [pod(managed=False), pod(stamp=None)], ids=["label", "stamp"])
 def test_a_pod_that_is_not_managed_cannot_be_retired(document: dict[str, Any]) -> None:
-    with pytest.raises(NotDone, match="kubectl podstamp adopt web-0 -n llm"):
+    with pytest.raises(NotApplicable, match="kubectl podstamp adopt web-0 -n llm"):
         retirement(as_pod(document), "suspended")
 
 
@@ -88,8 +88,22 @@ def test_adoption_adds_the_label_or_an_empty_incarnation_for_this_version_alone(
         "metadata": {**identity, "annotations": {stamps.INCARNATION: ""}}
     }
     assert adoption(as_pod(pod())).patch is None
-    with pytest.raises(NotDone, match="left out"):
+    with pytest.raises(NotApplicable, match="left out"):
         adoption(as_pod(pod(managed=False, stamp=None, labels={stamps.ENABLED: "false"})))
+
+
+def test_pods_of_a_role_set_are_adopted_only_if_they_say_so() -> None:
+    kind = {"apiVersion": "orchestration.aibrix.ai/v1alpha1", "kind": "RoleSet"}
+    document = pod(managed=False, stamp=None, owners=(owner(kind),))
+    with pytest.raises(NotApplicable, match="RoleSet"):
+        adoption(as_pod(document))
+    document["metadata"]["labels"][stamps.ENABLED] = "true"
+    assert adoption(as_pod(document)).patch is not None
+
+
+def test_a_pod_that_is_being_deleted_is_left_alone() -> None:
+    assert retirement(as_pod(pod(deleted=True)), "suspended").patch is None
+    assert adoption(as_pod(pod(deleted=True, managed=False, stamp=None))).patch is None
 
 
 async def test_a_refused_write_never_reaches_the_pods_successor(clock: FakeClock) -> None:
