@@ -135,6 +135,9 @@ async def test_a_leader_cut_off_stops_keeps_its_store_and_goes_on_when_the_way_o
                 assert a.term is None
                 assert len(a.pods) == 1
                 assert a.live_problem() is None
+                assert (a.status()["leader"], b.status()["leader"]) == (False, True)
+                assert "pods" not in a.status()
+                assert a.router_status() == {"leader": False, "routers": []}
                 await there.create("web-1", index="1", phase="Failed")
                 await there.gone("web-1")
                 assert deletes(embedded, "a") == []
