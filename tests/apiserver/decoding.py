@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.apiserver import errors
 from tests.apiserver.call import Call
 from tests.apiserver.kinds import Object, Resource
@@ -35,6 +37,19 @@ def decode(call: Call, resource: Resource, body: Object) -> Object:
         obj.pop(key, None)
     obj = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
     return obj if resource.to_storage is None else resource.to_storage(obj)
+
+
+def decode_patched(call: Call, resource: Resource, patched: Object) -> Object:
+    """The same for what a patch left, whose faults are the patch's: 422."""
+    try:
+        return decode(call, resource, patched)
+    except errors.StatusError as error:
+        if "strict decoding error" in error.message:
+            raise
+        shown = msgspec.json.encode(msgspec.json.encode(patched).decode()).decode()
+        text = f"Invalid value: {shown}: {error.message.partition(': ')[2]}"
+        cause = errors.Cause("FieldValueInvalid", text, "patch")
+        raise errors.invalid("", "", "", [cause]) from error
 
 
 def _cannot(resource: Resource, why: str) -> str:

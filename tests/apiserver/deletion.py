@@ -10,7 +10,7 @@ from tests.apiserver import errors
 from tests.apiserver.call import Call, DeleteOptions, Target, attributes_of, stored
 from tests.apiserver.gate import Admission
 from tests.apiserver.kinds import Object, Resource
-from tests.apiserver.metadata import now_text
+from tests.apiserver.metadata import later, now_text
 from tests.apiserver.storage import Record, Storage
 
 FOREGROUND = "foregroundDeletion"
@@ -62,7 +62,7 @@ class Deletion:
             remains = bool((marked.get("spec") or {}).get("finalizers")) or remains
         graceful = resource.strategy.grace_seconds is not None
         if call.dry_run:
-            shown = marked if remains else current.object
+            shown = marked if remains or graceful else current.object
             return self._storage.preview(target.namespace, target.name, shown), not remains
         if remains or graceful:
             if marked != current.object:
@@ -101,17 +101,20 @@ def _marked(resource: Resource, old: Object, options: DeleteOptions) -> Object |
         others = [f for f in metadata.get("finalizers") or () if f not in (FOREGROUND, ORPHAN)]
         metadata["finalizers"] = [*others, held]
     pending = metadata.get("deletionGracePeriodSeconds")
-    grace = resource.strategy.grace_seconds
-    period = 0 if grace is None else grace(old, options.grace_period_s)
+    asked = options.grace_period_s
     if "deletionTimestamp" in metadata:
-        if pending in (None, 0):
+        if not pending:
             return {**old, "metadata": metadata}
-        if options.grace_period_s is None or period >= pending:
+        if asked is None or asked >= pending:
             return None
+        period = asked
+        metadata["deletionTimestamp"] = later(metadata["deletionTimestamp"], period - pending)
     else:
+        grace = resource.strategy.grace_seconds
+        period = 0 if grace is None else grace(old, asked)
         if metadata.get("generation"):
             metadata["generation"] += 1
-    metadata["deletionTimestamp"] = now_text(period)
+        metadata["deletionTimestamp"] = now_text(period)
     metadata["deletionGracePeriodSeconds"] = period
     marked = {**old, "metadata": metadata}
     if resource.storage == "namespaces":

@@ -122,11 +122,13 @@ def not_acceptable(accepted: str) -> StatusError:
     )
 
 
-def already_exists(group: str, resource: str, name: str) -> StatusError:
+def already_exists(group: str, resource: str, name: str, going: bool = False) -> StatusError:
+    """`going`: the holder of the name is being deleted."""
+    prefix = "object is being deleted: " if going else ""
     return StatusError(
         409,
         "AlreadyExists",
-        f'{qualified(group, resource)} "{name}" already exists',
+        f'{prefix}{qualified(group, resource)} "{name}" already exists',
         _details(name, group, resource),
     )
 
@@ -166,7 +168,7 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Status
     return StatusError(
         422,
         "Invalid",
-        f'{qualified(group, kind)} "{name}" is invalid: {text}',
+        f'{qualified(group, kind)} "{name}" is invalid: {text}'.lstrip(),
         _with_causes(_details(name, group, kind), causes),
     )
 

@@ -31,11 +31,8 @@ def apply(document: Any, operations: Any) -> Any:
         try:
             document = _one(document, operation)
         except Misfit as error:
-            raise errors.StatusError(
-                422,
-                "Invalid",
-                f"the server rejected our request due to an error in our request: {error}",
-            ) from error
+            text = "the server rejected our request due to an error in our request"
+            raise errors.StatusError(422, "Invalid", text, {}) from error
     return document
 
 

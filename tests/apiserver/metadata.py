@@ -58,6 +58,12 @@ def now_text(later_s: int = 0) -> str:
     return (datetime.now(UTC) + timedelta(seconds=later_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def later(text: str, seconds: int) -> str:
+    """The time `seconds` after that of `text`."""
+    moved = datetime.fromisoformat(text) + timedelta(seconds=seconds)
+    return moved.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def new_uid() -> str:
     return str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
 
@@ -166,7 +172,7 @@ def check_metadata_update(metadata: Object, old: Object) -> list[Cause]:
     if old.get("deletionTimestamp"):
         added = [f for f in metadata.get("finalizers", ()) if f not in old.get("finalizers", ())]
         if added:
-            listed = ", ".join(f'"{name}"' for name in added)
+            listed = ", ".join(f'"{name}"' for name in sorted(added))
             why = (
                 "no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{listed}}}"
@@ -184,23 +190,18 @@ def tidy(metadata: Object) -> None:
     metadata.pop("selfLink", None)
 
 
-def fill_created(metadata: Object, namespace: str) -> None:
+def fill_created(metadata: Object) -> None:
     """System fields of a new object, as after mutating admission."""
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
         metadata.pop(field, None)
-    if namespace:
-        metadata["namespace"] = namespace
-    else:
-        metadata.pop("namespace", None)
     metadata["uid"] = new_uid()
     metadata["creationTimestamp"] = now_text()
 
 
 def keep_system_fields(metadata: Object, old: Object) -> None:
     """On update the server's own fields win over what the client sent."""
-    for field in ("uid", "namespace"):
-        if not metadata.get(field):
-            _copy_field(field, metadata, old)
+    if not metadata.get("uid"):
+        metadata["uid"] = old["uid"]
     for field in ("creationTimestamp", "generation"):
         _copy_field(field, metadata, old)
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):

@@ -112,14 +112,16 @@ def _merge_maps(target: dict[str, Any], patch: dict[str, Any], name: str = "") -
     for key, order in patch.items():
         field = key.partition("/")[2]
         if key.startswith("$setElementOrder/") and field not in patch and field in merged:
-            merged[field] = _ordered(merged[field], order, merge_key(field, name))
+            old = merged[field]
+            merged[field] = _ordered(old, order, old, merge_key(field, name))
     return merged
 
 
 def _merge_lists(field: str, parent: str, target: Any, patch: list[Any], order: Any) -> list[Any]:
     old: list[Any] = target if isinstance(target, list) else []
     if field in PRIMITIVE_SETS:
-        return _ordered([*old, *(item for item in patch if item not in old)], order, None)
+        joined = [*old, *(item for item in patch if item not in old)]
+        return _ordered(joined, patch if order is None else order, old, None)
     key = merge_key(field, parent)
     if key is None or not all(isinstance(item, dict) for item in [*old, *patch]):
         return patch
@@ -137,19 +139,27 @@ def _merge_lists(field: str, parent: str, target: Any, patch: list[Any], order: 
             merged.append(_merge_maps({}, item, field))
         else:
             merged[place] = _merge_maps(merged[place], item, field)
-    return _ordered(merged, order, key)
+    return _ordered(merged, patch if order is None else order, old, key)
 
 
-def _ordered(items: list[Any], order: Any, key: str | None) -> list[Any]:
-    """Items that `order` names in its order, at the places that those items hold."""
-    if not isinstance(order, list):
-        return items
+def _ordered(items: list[Any], order: list[Any], old: list[Any], key: str | None) -> list[Any]:
+    """Items that `order` names, in its order, merged with the others, in that of `old`.
+
+    As the real server: of two items that both were there, the one that came first comes first;
+    otherwise the named one does.
+    """
 
     def identity(item: Any) -> Any:
         return item.get(key) if key is not None and isinstance(item, dict) else item
 
-    wanted = [identity(entry) for entry in order]
+    wanted, before = [identity(entry) for entry in order], [identity(entry) for entry in old]
     named = [item for item in items if identity(item) in wanted]
     named.sort(key=lambda item: wanted.index(identity(item)))
     others = [item for item in items if identity(item) not in wanted]
-    return named + others
+    result: list[Any] = []
+    while named and others:
+        first, second = identity(others[0]), identity(named[0])
+        both = first in before and second in before
+        earlier = both and before.index(first) < before.index(second)
+        result.append((others if earlier else named).pop(0))
+    return result + named + others

@@ -29,18 +29,48 @@ _NOT_READY = (
 
 
 def default(pod: Object) -> None:
+    """All that the server adds to a pod: defaults, tolerations, priority, shapes of its status."""
     spec = pod.setdefault("spec", {})
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("securityContext", {})
-    spec.setdefault("schedulerName", "default-scheduler")
+    default_spec(spec)
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("serviceAccountName", spec.get("serviceAccount") or "default")
     spec["serviceAccount"] = spec["serviceAccountName"]
-    if not spec.get("preemptionPolicy"):
-        spec["preemptionPolicy"] = "PreemptLowerPriority"
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     spec.setdefault("priority", 0)
+    tolerations = spec.setdefault("tolerations", [])
+    for wanted in _NOT_READY:
+        keys = (t.get("key") for t in tolerations if t.get("effect") in (None, "NoExecute"))
+        if wanted["key"] not in keys:
+            tolerations.append(dict(wanted))
+    if status := pod.get("status"):
+        _default_status(status)
+
+
+def _default_status(status: Object) -> None:
+    """Fields that the real server writes even when they are empty."""
+    for condition in status.get("conditions", ()):
+        condition.setdefault("lastProbeTime", None)
+        condition.setdefault("lastTransitionTime", None)
+    for field in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for container in status.get(field, ()):
+            for which in ("state", "lastState"):
+                state = container.setdefault(which, {})
+                if "running" in state:
+                    state["running"].setdefault("startedAt", None)
+                if "terminated" in state:
+                    state["terminated"].setdefault("startedAt", None)
+                    state["terminated"].setdefault("finishedAt", None)
+
+
+def default_spec(spec: Object) -> None:
+    """Defaults of a pod spec, in a pod or in a template."""
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("schedulerName", "default-scheduler")
     for field in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(field, ()):
             _default_container(container)
@@ -79,11 +109,6 @@ def _quality(spec: Object) -> str:
 def prepare_create(pod: Object) -> None:
     spec = pod["spec"]
     spec.pop("ephemeralContainers", None)
-    tolerations = spec.setdefault("tolerations", [])
-    for wanted in _NOT_READY:
-        keys = (t.get("key") for t in tolerations if t.get("effect") in (None, "NoExecute"))
-        if wanted["key"] not in keys:
-            tolerations.append(dict(wanted))
     pod["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
     if spec.get("nodeName"):
         return
@@ -147,8 +172,10 @@ def _check_container(path: str, container: Object, seen: set[str]) -> list[Cause
         causes.append(required(f"{path}.image"))
     for index, port in enumerate(container.get("ports", ())):
         number = port.get("containerPort", 0)
-        if not 0 < number < 65536:
-            where = f"{path}.ports[{index}].containerPort"
+        where = f"{path}.ports[{index}].containerPort"
+        if number == 0:
+            causes.append(required(where))
+        elif not 0 < number < 65536:
             causes.append(
                 Cause(
                     "FieldValueInvalid",
@@ -156,6 +183,11 @@ def _check_container(path: str, container: Object, seen: set[str]) -> list[Cause
                     where,
                 )
             )
+    causes += [
+        required(f"{path}.env[{index}].name")
+        for index, entry in enumerate(container.get("env", ()))
+        if not entry.get("name")
+    ]
     return causes
 
 
@@ -163,23 +195,35 @@ def validate_update(pod: Object, old: Object) -> list[Cause]:
     new_spec, old_spec = pod["spec"], old["spec"]
     if new_spec == old_spec:
         return []
+    for field in ("containers", "initContainers"):
+        if len(new_spec.get(field, ())) != len(old_spec.get(field, ())):
+            why = "pod updates may not add or remove containers"
+            return [forbidden_field(f"spec.{field}", why)]
+    causes: list[Cause] = []
     spec = dict(new_spec)
     for field in ("containers", "initContainers"):
-        if field in old_spec and len(spec.get(field, ())) == len(old_spec[field]):
+        if field in old_spec:
             spec[field] = [
                 {**new, "image": before.get("image")}
                 for new, before in zip(spec[field], old_spec[field], strict=True)
             ]
     _restore(spec, old_spec, "activeDeadlineSeconds")
-    kept = old_spec.get("tolerations", [])
-    if all(toleration in new_spec.get("tolerations", []) for toleration in kept):
-        _restore(spec, old_spec, "tolerations")
+    if not all(_same_but_seconds(t, new_spec["tolerations"]) for t in old_spec["tolerations"]):
+        why = "existing toleration can not be modified except its tolerationSeconds"
+        causes.append(forbidden_field("spec.tolerations", why))
+    _restore(spec, old_spec, "tolerations")
     gates = [gate["name"] for gate in old_spec.get("schedulingGates", ())]
     if all(gate["name"] in gates for gate in new_spec.get("schedulingGates", ())):
         _restore(spec, old_spec, "schedulingGates")
-    if old_spec.get("terminationGracePeriodSeconds", 0) < 0:
-        _restore(spec, old_spec, "terminationGracePeriodSeconds")
-    return [] if spec == old_spec else [forbidden_field("spec", _IMMUTABLE)]
+    return causes if spec == old_spec else [*causes, forbidden_field("spec", _IMMUTABLE)]
+
+
+def _same_but_seconds(toleration: Object, others: list[Object]) -> bool:
+    """Whether it is there still, apart from how long it tolerates."""
+    wanted = {k: v for k, v in toleration.items() if k != "tolerationSeconds"}
+    return any(
+        wanted == {k: v for k, v in other.items() if k != "tolerationSeconds"} for other in others
+    )
 
 
 def _restore(spec: Object, old: Object, field: str) -> None:
@@ -206,11 +250,29 @@ def bind(pod: Object, node: str, binding: Object) -> Object:
     }
 
 
-def set_condition(conditions: list[Object], type_: str, status: str) -> list[Object]:
-    """A new list in which the condition has this status, as of now."""
-    kept = [condition for condition in conditions if condition.get("type") != type_]
-    return [*kept, {"type": type_, "status": status, "lastProbeTime": None,
-                    "lastTransitionTime": now_text()}]  # fmt: skip
+def evicted(pod: Object) -> Object:
+    """The pod as the eviction API marks it before it deletes."""
+    status = dict(pod.get("status") or {})
+    status["conditions"] = set_condition(
+        status.get("conditions", []),
+        "DisruptionTarget",
+        "True",
+        reason="EvictionByEvictionAPI",
+        message="Eviction API: evicting",
+    )
+    return {**pod, "status": status}
+
+
+def set_condition(conditions: list[Object], type_: str, status: str, **more: str) -> list[Object]:
+    """A new list in which the condition has this status, since now if it had another."""
+    condition: Object = {"type": type_, "status": status, "lastProbeTime": None,
+                         "lastTransitionTime": now_text(), **more}  # fmt: skip
+    for index, held in enumerate(conditions):
+        if held.get("type") == type_:
+            if held.get("status") == status:
+                condition["lastTransitionTime"] = held.get("lastTransitionTime")
+            return [*conditions[:index], condition, *conditions[index + 1 :]]
+    return [*conditions, condition]
 
 
 def prepare_ephemeral(pod: Object, old: Object) -> None:

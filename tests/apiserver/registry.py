@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tests.apiserver import errors, pods
 from tests.apiserver.admission.attributes import Attributes
 from tests.apiserver.call import Call, Target, attributes_of, stored
-from tests.apiserver.decoding import decode
+from tests.apiserver.decoding import decode, decode_patched
 from tests.apiserver.errors import Cause, StatusError
 from tests.apiserver.gate import Admission
 from tests.apiserver.kinds import Kinds, Object, Resource
@@ -27,6 +27,10 @@ from tests.apiserver.metadata import (
 )
 from tests.apiserver.schema import copy
 from tests.apiserver.storage import Record, Storage
+
+OTHER_NAMESPACE = (
+    "the namespace of the provided object does not match the namespace sent on the request"
+)
 
 
 class Registry:
@@ -47,6 +51,7 @@ class Registry:
         resource = target.resource
         self._check_namespace(target, body)
         obj = decode(call, resource, body)
+        _place(target, obj["metadata"])
         resource.strategy.default(obj)
         attributes = attributes_of(call, target, "CREATE", obj, "CreateOptions")
         obj = await self._mutate(call, resource, attributes, obj, None)
@@ -57,7 +62,7 @@ class Registry:
         if generated:
             metadata["name"] = generated_name(metadata["generateName"])
             resource.strategy.default(obj)
-        fill_created(metadata, target.namespace if resource.namespaced else "")
+        fill_created(metadata)
         resource.strategy.prepare_create(obj)
         if resource.strategy.generation:
             metadata["generation"] = 1
@@ -66,8 +71,10 @@ class Registry:
         await self._admission.validate(attributes, obj, None)
         namespace, name = metadata.get("namespace", ""), metadata["name"]
         self._check_namespace_lives(target)
-        if self.storage.get(resource.storage, namespace, name) is not None:
-            raise errors.already_exists(resource.group, resource.plural, name)
+        holder = self.storage.get(resource.storage, namespace, name)
+        if holder is not None:
+            going = "deletionTimestamp" in holder.object["metadata"]
+            raise errors.already_exists(resource.group, resource.plural, name, going)
         if call.dry_run:
             return self.storage.preview(namespace, name, obj)
         return self.storage.put(resource.storage, namespace, name, obj)
@@ -112,7 +119,12 @@ class Registry:
             current = self.get(target)
             old = current.object
             served = old if resource.from_storage is None else resource.from_storage(old)
-            obj = decode(call, resource, make(served))
+            if replaces:
+                obj = decode(call, resource, make(served))
+            else:
+                obj = decode_patched(call, resource, make(served))
+                _check_place(target, obj["metadata"])
+            _place(target, obj["metadata"])
             resource.strategy.default(obj)
             if replaces:
                 self._check_uid_precondition(target, obj, old)
@@ -195,7 +207,10 @@ class Registry:
                 target.resource.group,
                 target.resource.plural,
                 target.name,
-                f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+                f"StorageError: invalid object, Code: 4, Key: /registry/{target.resource.plural}/"
+                f"{target.namespace + '/' if target.namespace else ''}{target.name}, "
+                "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+                f"{wanted}, UID in object meta: {found}",
             )
 
     # parts of a write
@@ -222,10 +237,7 @@ class Registry:
         metadata = body.get("metadata")
         given = metadata.get("namespace") if isinstance(metadata, dict) else None
         if given and target.resource.namespaced and given != target.namespace:
-            raise errors.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
+            raise errors.bad_request(OTHER_NAMESPACE)
         self._check_namespace_lives(target)
 
     def _check_namespace_lives(self, target: Target) -> None:
@@ -248,6 +260,25 @@ class Registry:
             raise errors.forbidden(
                 target.resource.group, target.resource.plural, target.name, why, [cause]
             )
+
+
+def _place(target: Target, metadata: Object) -> None:
+    """Admission sees the namespace of the request in the object."""
+    if target.resource.namespaced:
+        metadata["namespace"] = target.namespace
+    else:
+        metadata.pop("namespace", None)
+
+
+def _check_place(target: Target, metadata: Object) -> None:
+    """A patch cannot move an object."""
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if name and name != target.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        )
+    if namespace and namespace != target.namespace:
+        raise errors.bad_request(OTHER_NAMESPACE)
 
 
 def _spec_differs(obj: Object, old: Object) -> bool:

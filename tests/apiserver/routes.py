@@ -224,7 +224,7 @@ class Routes(Handler):
         else:
             given = body.get("deleteOptions") or {}
             call.dry_run = call.dry_run or bool(given.get("dryRun"))
-            await self._scheduling.evict(call, target, body, _delete_options({}, given))
+            await self._scheduling.evict(call, target, body, _delete_options(given))
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return json_response({**status, "code": 201}, 201)
 
@@ -258,15 +258,19 @@ class Routes(Handler):
         return Response(self._lists.render(target.resource, accepted, page))
 
     async def _delete_options_of(self, request: Request) -> tuple[Call, DeleteOptions]:
+        """From the body; only without one from the query, as on the real server."""
         call = self._call(request)
         body = await request.body()
-        given = parse_object(body, request.content_type) if body.strip() else {}
-        if given.get("kind", "DeleteOptions") != "DeleteOptions":
-            raise errors.bad_request(f"{given['kind']} cannot be handled as DeleteOptions")
+        if body.strip():
+            given = parse_object(body, request.content_type)
+            if given.get("kind", "DeleteOptions") != "DeleteOptions":
+                raise errors.bad_request(f"{given['kind']} cannot be handled as DeleteOptions")
+        else:
+            given = _delete_options_in(request)
         if any(value != "All" for value in given.get("dryRun") or ()):
             raise _invalid_options("dryRun", str(given["dryRun"][0]), "All")
-        call.dry_run = call.dry_run or bool(given.get("dryRun"))
-        return call, _delete_options(request.query, given)
+        call.dry_run = bool(given.get("dryRun"))
+        return call, _delete_options(given)
 
     # reads
 
@@ -335,25 +339,34 @@ def _invalid_options(field: str, value: str, *allowed: str) -> errors.StatusErro
     return errors.invalid("meta.k8s.io", "CreateOptions", "", [cause])
 
 
-def _delete_options(query: dict[str, str], body: Object) -> DeleteOptions:
-    preconditions = body.get("preconditions") or {}
-    grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-    orphan = body.get("orphanDependents", query.get("orphanDependents"))
-    propagation = body.get("propagationPolicy", query.get("propagationPolicy"))
-    if propagation is None and orphan in (True, "true"):
+def _delete_options_in(request: Request) -> Object:
+    """DeleteOptions from query parameters."""
+    query = request.query
+    given: Object = {}
+    if "gracePeriodSeconds" in query:
+        try:
+            given["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
+        except ValueError as error:
+            shown = query["gracePeriodSeconds"]
+            raise errors.bad_request(f"gracePeriodSeconds: {shown!r} is no number") from error
+    if "propagationPolicy" in query:
+        given["propagationPolicy"] = query["propagationPolicy"]
+    if "orphanDependents" in query:
+        given["orphanDependents"] = query["orphanDependents"] == "true"
+    if dry_run := [value for key, value in request.query_lists if key == "dryRun"]:
+        given["dryRun"] = dry_run
+    return given
+
+
+def _delete_options(given: Object) -> DeleteOptions:
+    preconditions = given.get("preconditions") or {}
+    propagation = given.get("propagationPolicy")
+    if propagation is None and given.get("orphanDependents"):
         propagation = "Orphan"
-    raw = {key: value for key, value in body.items() if key not in ("kind", "apiVersion")}
-    for key in ("gracePeriodSeconds", "propagationPolicy"):
-        if key in query and key not in raw:
-            raw[key] = int(query[key]) if key == "gracePeriodSeconds" else query[key]
-    try:
-        grace_s = None if grace is None else int(grace)
-    except ValueError as error:
-        raise errors.bad_request(f"gracePeriodSeconds: {grace!r} is no number") from error
     return DeleteOptions(
-        grace_s,
+        given.get("gracePeriodSeconds"),
         preconditions.get("uid"),
         preconditions.get("resourceVersion"),
         propagation,
-        raw,
+        {key: value for key, value in given.items() if key not in ("kind", "apiVersion")},
     )

@@ -67,6 +67,11 @@ class Scheduling:
         exempt = phase in (*pods.TERMINAL, "Pending") or pod["metadata"].get("deletionTimestamp")
         if not exempt:
             self._check_budgets(target, pod)
+        if not call.dry_run:
+            current = stored(self._storage, target).object
+            marked = pods.evicted(current)
+            if marked != current:
+                self._storage.put("pods", target.namespace, target.name, marked)
         await self._deletion.delete(call, target, options)
 
     def _check_budgets(self, target: Target, pod: Object) -> None:

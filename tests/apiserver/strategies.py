@@ -193,9 +193,7 @@ def _replicas_default(obj: Object) -> None:
 def _template_default(obj: Object) -> None:
     template = obj.setdefault("spec", {}).get("template")
     if template and "spec" in template:
-        pods.default(template)
-        for field in ("enableServiceLinks", "preemptionPolicy", "priority"):
-            template["spec"].pop(field, None)
+        pods.default_spec(template["spec"])
 
 
 def _selector_validate(obj: Object) -> list[Cause]:
