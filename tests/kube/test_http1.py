@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+import uvloop
 
 from kube.pool import Pool
 from tests.kube.pki import TestCa
@@ -308,3 +309,25 @@ async def test_unasked_bytes_on_an_idle_connection_cost_it() -> None:
         await asyncio.sleep(0.05)
         assert (await client.get("/")).content == b"x"
         assert server.connections == 2
+
+
+def test_uvloop_carries_the_same_connection() -> None:
+    """The serving processes may run on it; its TLS is its own."""
+    ca = TestCa()
+    body = b"x" * 3_000_000
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.begin()
+        for start in range(0, len(body), 10_000):
+            await exchange.chunk(body[start : start + 10_000])
+        await exchange.end()
+
+    async def talk() -> int:
+        context = ssl.create_default_context(cadata=ca.cert)
+        async with scripted(answer, ca.issue("127.0.0.1")) as server:
+            async with httpx.AsyncClient(transport=Pool(context), base_url=server.url) as client:
+                for _ in range(2):
+                    assert (await client.post("/", content=body[:500_000])).content == body
+            return server.connections
+
+    assert uvloop.run(talk()) == 1
