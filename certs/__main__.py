@@ -149,6 +149,9 @@ async def _show(_args: argparse.Namespace, upkeep: Upkeep, _clock: Clock) -> Out
 async def _issue(args: argparse.Namespace, upkeep: Upkeep, clock: Clock) -> Outcome:
     """Pass until there is nothing broken; a rotation under way is left to the replicas."""
 
+    before = await upkeep.observe()
+    _refuse_cert_manager(before)
+
     def done(outcome: Outcome) -> bool:
         return outcome.stored.leaf is not None and outcome.stored.signer is not None
 
@@ -161,13 +164,11 @@ async def _issue(args: argparse.Namespace, upkeep: Upkeep, clock: Clock) -> Outc
 async def _rotate(args: argparse.Namespace, upkeep: Upkeep, clock: Clock) -> Outcome:
     """Ask, then pass until what was asked for is there and everybody serves it."""
     before = await upkeep.observe()
+    _refuse_cert_manager(before)
     if before.secret is None:
         raise KubeError(
             "there is nothing to rotate; make certificates with `python -m certs issue`"
         )
-    if before.secret.certificate is not None:
-        name = before.secret.certificate
-        raise KubeError(f"cert-manager writes this Secret; use `cmctl renew {name}`")
     old_leaf, old_ca = before.stored.leaf, before.stored.signer
     await upkeep.store.ask("ca" if args.ca else "leaf")
     _tell(f"asked for a new {'CA and serving certificate' if args.ca else 'serving certificate'}")
@@ -190,6 +191,19 @@ async def _rotate(args: argparse.Namespace, upkeep: Upkeep, clock: Clock) -> Out
         raise
     _tell("done")
     return outcome
+
+
+def _refuse_cert_manager(outcome: Outcome) -> None:
+    """KubeError: cert-manager writes the Secret or fills the bundles, so we must not."""
+    if outcome.secret is not None and outcome.secret.certificate is not None:
+        name = outcome.secret.certificate
+        raise KubeError(f"cert-manager writes the Secret; to renew it: cmctl renew {name}")
+    for configuration in outcome.configurations:
+        if configuration.injector is not None:
+            raise KubeError(
+                f"cert-manager fills the caBundles of {configuration.kind} {configuration.name} "
+                f"(annotation {configuration.injector}); look at its Certificates"
+            )
 
 
 async def _pass_until(
