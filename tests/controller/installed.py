@@ -24,6 +24,16 @@ GATES = (
 )
 CRD = Path(__file__).parent.parent / "standins" / "podset_crd.yaml"
 
+PODSET = {
+    "apiVersion": "orchestration.aibrix.ai/v1alpha1",
+    "kind": "PodSet",
+    "metadata": {"name": "web"},
+    "spec": {
+        "podGroupSize": 4,
+        "template": {"spec": {"containers": [{"name": "engine", "image": "engine"}]}},
+    },
+}
+
 
 @contextmanager
 def installed(cluster: Cluster, kubectl: Kubectl, folder: Path) -> Iterator[None]:
@@ -51,6 +61,7 @@ class There:
     def __init__(self, kubectl: Kubectl, name: str) -> None:
         self.name = name
         self._kubectl = kubectl
+        self._owner: dict[str, Any] = {}
 
     def do(self, *args: str, stdin: str | None = None) -> str:
         return self._kubectl(*args, "-n", self.name, stdin=stdin)
@@ -65,6 +76,17 @@ class There:
     def end(self, name: str, phase: str, **status: Any) -> None:
         patch = json.dumps({"status": {"phase": phase, **status}})
         self.do("patch", "pod", name, "--subresource=status", "--type=merge", "-p", patch)
+
+    def podset(self) -> dict[str, Any]:
+        """The owner reference to a PodSet `web` that exists, as the garbage collector looks."""
+        if not self._owner:
+            made = json.loads(self.do("create", "-f", "-", "-o", "json", stdin=json.dumps(PODSET)))
+            self._owner = {
+                **{key: made[key] for key in ("apiVersion", "kind")},
+                **{key: made["metadata"][key] for key in ("name", "uid")},
+                "controller": True,
+            }
+        return self._owner
 
     def terminate(self, name: str, phase: str) -> None:
         """End it with a status for each container that says that it terminated."""

@@ -23,6 +23,7 @@ from typing import Any
 
 import psycopg
 
+from tests.controlplane.errors import ControlPlaneError
 from tests.controlplane.processes import Process, free_port
 from tests.kube.pki import Pair
 
@@ -38,6 +39,7 @@ if sys.platform == "linux":
 os.execv(sys.argv[4], sys.argv[4:])
 """
 START_S = 20.0
+ATTEMPTS = 5
 
 
 class Postgres:
@@ -90,7 +92,6 @@ class Postgres:
         self._bin = self._binaries()
         self._data = self._folder / "data"
         self._data.mkdir(mode=0o700)
-        self.port = free_port()
         if self._user is not None:
             os.chown(self._data, self._user.pw_uid, self._user.pw_gid)
         options = ["-U", "postgres", "-A", "trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
@@ -102,7 +103,16 @@ class Postgres:
             **self._identity(),
         )
         assert made.returncode == 0, made.stderr
-        self._serve()
+        for attempt in range(ATTEMPTS):
+            # Between the choice of a port and its use another process may take it.
+            self.port = free_port()
+            try:
+                self._serve()
+            except ControlPlaneError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                return
 
     def _serve(self) -> None:
         settings = {

@@ -19,7 +19,6 @@ from controller.kubectl_writes import NotDone
 from kube.errors import ConfigError
 from tests.cluster import Cluster
 from tests.controller.installed import INCARNATION, There, write_yaml
-from tests.controller.pods import PODSET, owner
 from tests.controller.running import LIVE, SHORT_LEASE
 from tests.e2e.pods import Manifest, pod, text
 from tests.e2e.waiting import eventually
@@ -64,7 +63,7 @@ def stored_of(there: There, name: str) -> dict[str, str]:
 
 def set_pod(there: There, index: int) -> Manifest:
     document = pod(f"web-{index}", there.name)
-    document["metadata"]["ownerReferences"] = [owner(PODSET)]
+    document["metadata"]["ownerReferences"] = [there.podset()]
     return document
 
 

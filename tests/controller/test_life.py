@@ -16,7 +16,7 @@ import pytest
 
 from controller.kubectl import command
 from tests.cluster import Cluster
-from tests.controller.installed import There, write_yaml
+from tests.controller.installed import PODSET, There, write_yaml
 from tests.controller.postgres import Postgres
 from tests.e2e.pods import pod, text
 from tests.e2e.waiting import eventually
@@ -25,15 +25,6 @@ from tests.standins.hosting import Hosted
 from tests.standins.set_controller import SetController
 
 LIVE: dict[str, Any] = {"terminal": {"dryRun": False}}
-PODSET = {
-    "apiVersion": "orchestration.aibrix.ai/v1alpha1",
-    "kind": "PodSet",
-    "metadata": {"name": "web"},
-    "spec": {
-        "podGroupSize": 4,
-        "template": {"spec": {"containers": [{"name": "engine", "image": "engine"}]}},
-    },
-}
 
 
 @contextmanager
