@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from kube import paths
 from kube.client import ApiClient
 from kube.clock import SystemClock
@@ -189,7 +191,8 @@ def main() -> int:
     if options.role == "official":
         print(json.dumps(official(options.url, options.ca)))
     elif options.role:
-        print(json.dumps(asyncio.run(ROLES[options.role](options.url, options.ca))))
+        # On the loop that the controller runs on.
+        print(json.dumps(uvloop.run(ROLES[options.role](options.url, options.ca))))
     else:
         results = run_all(options.sizes, options.official_sizes)
         text = json.dumps(results, indent=2) + "\n"
