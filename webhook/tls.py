@@ -17,7 +17,7 @@ from datetime import datetime
 from cryptography import x509
 
 from certs.metrics import CertMetrics
-from certs.validity import fingerprint
+from certs.validity import certificates, fingerprint
 from kube.clock import Clock, SystemClock
 from kube.logs import get_logger
 
@@ -49,14 +49,18 @@ class ServingContext:
 
         One that is out of its dates is taken only while nothing better is served.
         """
-        trial = _trial_context()
+        if not certificates(cert_pem):
+            return self._refuse(cert_pem, key_pem, "there is no certificate in it")
+        if b"PRIVATE KEY-----" not in key_pem:
+            return self._refuse(cert_pem, key_pem, "there is no private key in it")
+        trial = _server_context()
         try:
             with _as_file(cert_pem.rstrip() + b"\n" + key_pem) as path:
                 trial.load_cert_chain(path, password=_no_password)
-            certificate = x509.load_pem_x509_certificate(cert_pem)
             _handshake(trial)
         except (ssl.SSLError, ValueError) as error:
-            return self._refuse(cert_pem, key_pem, f"it does not load: {_plain(error)}")
+            return self._refuse(cert_pem, key_pem, f"it cannot serve: {_plain(error)}")
+        certificate = certificates(cert_pem)[0]
         bad_dates = _out_of_dates(
             certificate.not_valid_before_utc, certificate.not_valid_after_utc, self._clock.now()
         )
@@ -112,10 +116,6 @@ def _server_context() -> ssl.SSLContext:
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     return context
-
-
-def _trial_context() -> ssl.SSLContext:
-    return _server_context()
 
 
 def _out_of_dates(begin: datetime, end: datetime, now: datetime) -> str | None:
