@@ -89,9 +89,7 @@ class RetiredReaper:
         self._kept: dict[str, Why] = {}
 
     async def run(self) -> None:
-        """A pass, a pause, until cancelled; an unexpected error ends it."""
-        await self._pods.wait_synced()
-        await self._namespaces.wait_synced()
+        """A pass, a pause, until cancelled; both stores must be synced."""
         try:
             while True:
                 with self._watchdog.working(LOOP):

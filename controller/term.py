@@ -97,7 +97,9 @@ class Term:
         self.retired = self._retired(config) if config.retired.enabled else None
         self.routers = self._make_routers(config)
         sightings = Sightings(around.pods, around.reports, around.metrics)
+        # An unknown namespace would look like one that is not enabled.
         await around.pods.wait_synced()
+        await around.namespaces.wait_synced()
         sightings.start()
         try:
             async with asyncio.TaskGroup() as tasks:

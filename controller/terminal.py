@@ -97,9 +97,7 @@ class TerminalReaper:
         self._held: set[str] = set()
 
     async def run(self) -> None:
-        """Reap until cancelled; an unexpected error ends it."""
-        await self._pods.wait_synced()
-        await self._namespaces.wait_synced()
+        """Reap until cancelled; both stores must be synced. An unexpected error ends it."""
         unsubscribe = (
             self._pods.subscribe(self._pod_changed),
             self._namespaces.subscribe(self._namespace_changed),

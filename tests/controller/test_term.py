@@ -11,8 +11,9 @@ import pytest
 from controller.config import ControllerConfig
 from controller.configfile import LiveConfig
 from controller.term import ROUTERS, Surroundings, Term
+from kube.store import Store
 from tests.clock import FakeClock
-from tests.controller.pods import pod
+from tests.controller.pods import namespace, pod
 from tests.controller.running import config_of
 from tests.controller.world import World
 
@@ -129,12 +130,25 @@ async def test_a_loop_that_is_switched_off_does_nothing(world: World) -> None:
     await world.clock.advance(0)
 
 
-async def test_nothing_is_judged_before_the_stores_are_synced(clock: FakeClock) -> None:
+@pytest.mark.parametrize("late", ["pods", "namespaces"])
+async def test_nothing_is_judged_before_both_stores_are_synced(clock: FakeClock, late: str) -> None:
     world = World(clock)
-    world.pods = type(world.pods)(clock)
-    this = term(world, LiveConfig(LIVE, lambda: LIVE, world.metrics))
-    running = asyncio.ensure_future(this.run())
+    world.add(pod("web-1", phase="Failed", index="1"))
+    if late == "pods":
+        world.pods = Store(clock)
+    else:
+        world.namespaces = Store(clock)
+    running = asyncio.ensure_future(
+        term(world, LiveConfig(LIVE, lambda: LIVE, world.metrics)).run()
+    )
     await world.clock.advance(60)
     assert world.api.calls == []
+    assert world.count() == 0
+    if late == "pods":
+        world.sync()
+    else:
+        world.namespaces.replace((namespace(),))
+    await world.clock.advance(1)
+    assert world.api.pod_names() == set()
     running.cancel()
     await world.clock.advance(0)
