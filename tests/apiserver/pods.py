@@ -74,6 +74,22 @@ def default_spec(spec: Object) -> None:
     for field in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(field, ()):
             _default_container(container)
+    for volume in spec.get("volumes", ()):
+        for kind in ("configMap", "secret", "projected", "downwardAPI"):
+            if kind in volume:
+                volume[kind].setdefault("defaultMode", 0o644)
+
+
+def _default_probe(probe: Object) -> None:
+    for field, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
+        probe.setdefault(field, value)
+    if "httpGet" in probe:
+        probe["httpGet"].setdefault("scheme", "HTTP")
 
 
 def _default_container(container: Object) -> None:
@@ -87,6 +103,9 @@ def _default_container(container: Object) -> None:
         container["imagePullPolicy"] = "Always" if latest else "IfNotPresent"
     for port in container.get("ports", ()):
         port.setdefault("protocol", "TCP")
+    for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if kind in container:
+            _default_probe(container[kind])
     for entry in container.get("env", ()):
         if ref := entry.get("valueFrom", {}).get("fieldRef"):
             ref.setdefault("apiVersion", "v1")

@@ -57,8 +57,9 @@ def webhooks_validate(obj: Object) -> list[Cause]:
         if ("url" in client) == ("service" in client):
             causes.append(required(f"{path}.clientConfig", "exactly one of url or service"))
         elif "url" in client and not client["url"].startswith("https://"):
-            why = "'https' is the only allowed URL scheme"
-            causes.append(invalid_value(f"{path}.clientConfig.url", client["url"], why))
+            why = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+            scheme = client["url"].partition(":")[0]
+            causes.append(invalid_value(f"{path}.clientConfig.url", scheme, why))
     return causes
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from tests.apiserver import events, pods, registration
-from tests.apiserver.errors import Cause
+from tests.apiserver.errors import Cause, bad_request
 from tests.apiserver.metadata import forbidden_field, invalid_value, required
 
 Object = dict[str, Any]
@@ -57,6 +60,10 @@ def drop_status(obj: Object) -> None:
     obj.pop("status", None)
 
 
+def _empty_status(obj: Object) -> None:
+    obj["status"] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """`generation`: metadata.generation counts the changes of spec."""
@@ -95,8 +102,22 @@ def _namespace_update(obj: Object, old: Object) -> None:
 # secrets and configmaps
 
 
+_DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_DATA_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',"
+    "  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+
+
 def _secret_default(obj: Object) -> None:
     obj.setdefault("type", "Opaque")
+    for text in (obj.get("data") or {}).values():
+        try:
+            base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise bad_request(
+                'Secret in version "v1" cannot be handled as a Secret: illegal base64 data'
+            ) from error
     plain = obj.pop("stringData", None)
     if plain:
         data = obj.setdefault("data", {})
@@ -104,13 +125,13 @@ def _secret_default(obj: Object) -> None:
             data[key] = base64.b64encode(text.encode()).decode()
 
 
-def _secret_validate(obj: Object) -> list[Cause]:
-    causes = []
-    for key, text in (obj.get("data") or {}).items():
-        try:
-            base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            causes.append(invalid_value(f"data[{key}]", text, "illegal base64 data"))
+def _data_validate(obj: Object) -> list[Cause]:
+    causes = [
+        invalid_value(f"{field}[{key}]", key, _DATA_KEY_RULE)
+        for field in ("data", "binaryData")
+        for key in obj.get(field) or ()
+        if _DATA_KEY.fullmatch(key) is None
+    ]
     if obj.get("type") == "kubernetes.io/tls":
         causes += [
             required(f"data[{key}]")
@@ -190,10 +211,33 @@ def _replicas_default(obj: Object) -> None:
     _template_default(obj)
 
 
+def _deployment_default(obj: Object) -> None:
+    _replicas_default(obj)
+    spec = obj["spec"]
+    spec.setdefault("progressDeadlineSeconds", 600)
+    strategy = spec.setdefault("strategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
+
+
+def _set_default(obj: Object) -> None:
+    _replicas_default(obj)
+    spec = obj["spec"]
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    update = spec.setdefault("updateStrategy", {"type": "RollingUpdate"})
+    if update.get("type") == "RollingUpdate":
+        update.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+
+
 def _template_default(obj: Object) -> None:
     template = obj.setdefault("spec", {}).get("template")
     if template and "spec" in template:
-        pods.default_spec(template["spec"])
+        spec = template["spec"]
+        pods.default_spec(spec)
+        if "serviceAccountName" in spec:
+            spec["serviceAccount"] = spec["serviceAccountName"]
 
 
 def _selector_validate(obj: Object) -> list[Cause]:
@@ -205,7 +249,9 @@ def _selector_validate(obj: Object) -> list[Cause]:
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         why = "`selector` does not match template `labels`"
-        causes.append(invalid_value("spec.template.metadata.labels", labels, why))
+        shown = msgspec.json.encode(labels).decode()
+        text = f"Invalid value: {shown}: {why}"
+        causes.append(Cause("FieldValueInvalid", text, "spec.template.metadata.labels"))
     return causes
 
 
@@ -216,23 +262,36 @@ def _selector_immutable(obj: Object, old: Object) -> list[Cause]:
     return []
 
 
-# leases
+# others
+
+
+def _budget_create(obj: Object) -> None:
+    counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+    obj["status"] = dict.fromkeys(counts, 0)
+
+
+def _slice_default(obj: Object) -> None:
+    for port in obj.get("ports", ()):
+        port.setdefault("protocol", "TCP")
 
 
 def _lease_validate(obj: Object) -> list[Cause]:
     spec = obj.get("spec") or {}
     causes = []
-    for field, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
+    for field, least, why in (
+        ("leaseDurationSeconds", 1, "must be greater than 0"),
+        ("leaseTransitions", 0, "must be greater than or equal to 0"),
+    ):
         value = spec.get(field)
         if value is not None and value < least:
-            causes.append(invalid_value(f"spec.{field}", value, f"must be at least {least}"))
+            causes.append(invalid_value(f"spec.{field}", value, why))
     return causes
 
 
 _WITH_STATUS = Strategy(prepare_create=drop_status, prepare_update=_keep_status, generation=True)
 _WORKLOAD = Strategy(
     default=_replicas_default,
-    prepare_create=drop_status,
+    prepare_create=_empty_status,
     prepare_update=_keep_status,
     validate=_selector_validate,
     validate_update=_selector_immutable,
@@ -267,9 +326,9 @@ _TABLE: dict[str, Strategy] = {
         prepare_update=_namespace_update,
     ),
     "secrets": Strategy(
-        default=_secret_default, validate=_secret_validate, validate_update=_immutable_data
+        default=_secret_default, validate=_data_validate, validate_update=_immutable_data
     ),
-    "configmaps": Strategy(validate_update=_immutable_data),
+    "configmaps": Strategy(validate=_data_validate, validate_update=_immutable_data),
     "services": Strategy(
         default=_service_default,
         prepare_create=_service_create,
@@ -284,9 +343,9 @@ _TABLE: dict[str, Strategy] = {
         validate_update=events.validate_new_update,
     ),
     "leases.coordination.k8s.io": Strategy(validate=_lease_validate),
-    "deployments.apps": _WORKLOAD,
+    "deployments.apps": replace(_WORKLOAD, default=_deployment_default),
     "replicasets.apps": _WORKLOAD,
-    "statefulsets.apps": _WORKLOAD,
+    "statefulsets.apps": replace(_WORKLOAD, default=_set_default),
     "daemonsets.apps": Strategy(
         default=_template_default,
         prepare_create=drop_status,
@@ -301,7 +360,12 @@ _TABLE: dict[str, Strategy] = {
         generation=True,
     ),
     "cronjobs.batch": _WITH_STATUS,
-    "poddisruptionbudgets.policy": _WITH_STATUS,
+    "poddisruptionbudgets.policy": replace(_WITH_STATUS, prepare_create=_budget_create),
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        default=lambda obj: obj.setdefault("preemptionPolicy", "PreemptLowerPriority"),
+        generation=True,
+    ),
+    "endpointslices.discovery.k8s.io": Strategy(default=_slice_default, generation=True),
     "networkpolicies.networking.k8s.io": Strategy(generation=True),
     f"mutatingwebhookconfigurations.{_ADMISSION}": _WEBHOOKS,
     f"validatingwebhookconfigurations.{_ADMISSION}": _WEBHOOKS,

@@ -8,6 +8,7 @@ import pytest
 
 from tests.contract.api import (
     JSON_PATCH,
+    MERGE,
     STRATEGIC,
     Api,
     Object,
@@ -124,6 +125,26 @@ def test_the_image_of_a_container_may_change_and_counts_a_generation(api: Api, w
         "side:2",
     ]
     assert changed["metadata"]["generation"] == before + 1
+
+
+def test_no_container_may_be_added_or_removed(api: Api, web: str) -> None:
+    for patch in (
+        {"spec": {"containers": [{"name": "more", "image": "i"}]}},
+        {"spec": {"containers": [{"name": "side", "$patch": "delete"}]}},
+    ):
+        status = refused(api.patch(web, patch, STRATEGIC), 422, "Invalid")
+        assert "pod updates may not add or remove containers" in status["message"]
+
+
+@pytest.mark.parametrize("kind", [MERGE, STRATEGIC])
+def test_a_patch_of_a_wrong_type_is_invalid(api: Api, web: str, kind: str) -> None:
+    status = refused(api.patch(web, {"metadata": {"labels": {"a": 1}}}, kind), 422, "Invalid")
+    assert [cause["field"] for cause in status["details"]["causes"]] == ["patch"]
+
+
+def test_a_patch_cannot_move_an_object(api: Api, web: str) -> None:
+    refused(api.patch(web, {"metadata": {"name": "other"}}), 400, "BadRequest")
+    refused(api.patch(web, {"metadata": {"namespace": "other"}}), 400, "BadRequest")
 
 
 def test_metadata_counts_no_generation(api: Api, web: str) -> None:
@@ -249,9 +270,9 @@ def test_a_json_patch_has_to_be_a_list(api: Api, web: str) -> None:
 
 def test_a_strategic_merge_adds_to_finalizers(api: Api, web: str) -> None:
     changed = api.change(web, {"metadata": {"finalizers": ["example.dev/three"]}}, STRATEGIC)
-    assert sorted(changed["metadata"]["finalizers"]) == [
-        "example.dev/one",
+    assert changed["metadata"]["finalizers"] == [
         "example.dev/three",
+        "example.dev/one",
         "example.dev/two",
     ]
 

@@ -168,6 +168,17 @@ def test_a_secret_keeps_text_as_base64(api: Api, namespace: str) -> None:
     assert "stringData" not in made
 
 
+def test_a_secret_that_is_no_base64_is_a_bad_request(api: Api, namespace: str) -> None:
+    secret = {"metadata": {"name": "s"}, "data": {"a": "not base64!"}}
+    answer = api.post(f"/api/v1/namespaces/{namespace}/secrets", secret)
+    assert "illegal base64 data" in refused(answer, 400, "BadRequest")["message"]
+
+
+def test_a_data_key_is_a_file_name(api: Api, namespace: str) -> None:
+    answer = api.post(f"/api/v1/namespaces/{namespace}/configmaps", configmap("a", **{"a b": "x"}))
+    assert refused(answer, 422, "Invalid")["details"]["causes"][0]["field"] == "data[a b]"
+
+
 def test_a_dry_run_answers_and_stores_nothing(api: Api, pods: str) -> None:
     made = api.create(pods, pod("web"), dryRun="All")
     assert made["metadata"]["uid"]

@@ -97,7 +97,8 @@ def test_no_finalizer_can_be_added_to_what_is_going(api: Api, pods: str) -> None
 def test_a_held_name_is_not_free(api: Api, pods: str) -> None:
     api.create(pods, pod("web", finalizers=["example.dev/one"]))
     ok(api.delete(f"{pods}/web"))
-    refused(api.post(pods, pod("web")), 409, "AlreadyExists")
+    status = refused(api.post(pods, pod("web")), 409, "AlreadyExists")
+    assert status["message"] == 'object is being deleted: pods "web" already exists'
     api.change(f"{pods}/web", {"metadata": {"finalizers": None}})
     api.create(pods, pod("web"))
 
@@ -133,6 +134,14 @@ def test_a_dry_run_deletes_nothing(api: Api, pods: str) -> None:
     ok(api.delete(f"{pods}/web", dryRun="All"))
     ok(api.delete(f"{pods}/web", _delete_options(dryRun=["All"])))
     assert api.read(f"{pods}/web") == before
+
+
+def test_with_a_body_the_query_does_not_count(api: Api, pods: str) -> None:
+    api.create(pods, pod("web", node="node-1"))
+    going = ok(api.delete(f"{pods}/web", _delete_options(gracePeriodSeconds=9), dryRun="All"))
+    assert going["metadata"]["deletionGracePeriodSeconds"] == 9
+    assert "deletionTimestamp" in api.read(f"{pods}/web")["metadata"]
+    ok(api.delete(f"{pods}/web", gracePeriodSeconds=0))
 
 
 def test_a_collection_is_deleted_by_selector(api: Api, pods: str) -> None:

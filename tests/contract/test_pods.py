@@ -77,6 +77,8 @@ def test_an_eviction_of_a_scheduled_pod_is_graceful(api: Api, pods: str) -> None
     ok(api.post(f"{pods}/web/eviction", _eviction("web", gracePeriodSeconds=7)), 201)
     going = api.read(f"{pods}/web")["metadata"]
     assert going["deletionGracePeriodSeconds"] == 7
+    conditions = {c["type"]: c["reason"] for c in api.read(f"{pods}/web")["status"]["conditions"]}
+    assert conditions == {"DisruptionTarget": "EvictionByEvictionAPI"}
     ok(api.delete(f"{pods}/web", gracePeriodSeconds=0))
 
 
