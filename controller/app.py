@@ -64,7 +64,9 @@ class Controller:
         random: Random,
         registry: CollectorRegistry,
         config_file: Path | None = None,
+        make_routers: Callable[[ControllerConfig], Any] | None = None,
     ) -> None:
+        """`make_routers` makes the router loop of a configuration, or None if it lists none."""
         self._client = client
         self._clock = clock
         self._random = random
@@ -81,6 +83,7 @@ class Controller:
         self.reports = Reports(self.recorder)
         self.term: Term | None = None
         self._router_metrics: Any = None
+        self._make_routers = make_routers or self._routers_of
         lease = config.leadership
         self.elector = LeaderElector(
             client,
@@ -201,7 +204,7 @@ class Controller:
         finally:
             self.term = None
 
-    def _make_routers(self, config: ControllerConfig) -> Any:
+    def _routers_of(self, config: ControllerConfig) -> Any:
         if not config.routers:
             return None
         # Imported only where routers are configured: it costs memory that a reaper does not need.

@@ -60,7 +60,7 @@ async def running(
     identity: str = "one",
     clock: Clock | None = None,
     load: Callable[[], ControllerConfig] | None = None,
-    ready: bool = True,
+    make_routers: Callable[[ControllerConfig], Any] | None = None,
 ) -> AsyncIterator[Controller]:
     """A controller at work; an error that ends it is raised when the block ends."""
     clock = clock or SystemClock()
@@ -74,12 +74,12 @@ async def running(
             clock=clock,
             random=random.Random(1),
             registry=CollectorRegistry(),
+            make_routers=make_routers,
         )
         stop = asyncio.Event()
         task = asyncio.ensure_future(controller.run(stop))
         try:
-            if ready:
-                await until(lambda: task.done() or controller.ready_problem() is None)
+            await until(lambda: task.done() or controller.ready_problem() is None)
             yield controller
         finally:
             stop.set()

@@ -187,3 +187,41 @@ async def test_no_delete_begins_after_the_leaders_own_deadline(
             assert deletes(embedded, "a") == []
             embedded.faults.clear()
             await there.gone("web-1")
+
+
+class Broken(Exception):
+    """A defect."""
+
+
+class BrokenLoop:
+    """Raises as soon as a pod is there."""
+
+    def __init__(self, fail: asyncio.Event) -> None:
+        self._fail = fail
+
+    async def run(self) -> None:
+        await self._fail.wait()
+        raise Broken
+
+
+async def test_a_loop_that_raises_ends_the_whole_controller_and_frees_the_lease(
+    embedded: EmbeddedCluster,
+) -> None:
+    fail = asyncio.Event()
+
+    async def lead_until_it_breaks(there: Cell) -> None:
+        async with running(
+            embedded.kubeconfig, TEXT, make_routers=lambda config: BrokenLoop(fail)
+        ) as controller:
+            await until(lambda: controller.term is not None)
+            assert await holder(there) == "one"
+            fail.set()
+            await until(lambda: controller.term is None)
+
+    async with cell(embedded.kubeconfig) as there:
+        with pytest.raises(ExceptionGroup) as caught:
+            await lead_until_it_breaks(there)
+        assert caught.value.subgroup(Broken) is not None
+        assert await holder(there) == ""
+        await there.create("web-1", index="1", phase="Failed")
+        assert await there.names() == {"web-1"}
