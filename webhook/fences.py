@@ -130,8 +130,10 @@ def judge_retirement(case: Case) -> Denial | None:
 
 
 def _stamp_retired_at(case: Case) -> None:
-    now = stamps.format_instant(case.now_ns)
-    case.annotate(stamps.RETIRED_AT, case.annotations.retired_at, now)
+    """Now, unless a time is stored already, which holds."""
+    stored = case.old_annotations.retired_at
+    time = stamps.format_instant(case.now_ns) if stored is None else stored
+    case.annotate(stamps.RETIRED_AT, case.annotations.retired_at, time)
 
 
 def _unfenced_retirement(case: Case, word: str) -> Denial:

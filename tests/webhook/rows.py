@@ -834,6 +834,13 @@ UPDATE_ROWS = (
         set_annotations={IF_INCARNATION: STORED},
         annotations={RETIRED: "suspended", RETIRED_AT: NOW},
     ),
+    _update(
+        "retire-where-a-time-is-stored",
+        stamped(annotations={RETIRED_AT: PAST}),
+        rule="fence",
+        set_annotations={IF_INCARNATION: STORED, RETIRED: "suspended"},
+        annotations={RETIRED: "suspended", RETIRED_AT: PAST, IF_INCARNATION: ABSENT},
+    ),
     Row(
         id="bypassed-retirement",
         rule="retired-holds",
