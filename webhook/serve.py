@@ -18,8 +18,6 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from certs.metrics import CertMetrics
-from certs.rotation import Keeper
-from certs.serving import read_directory, watch_directory
 from kube import paths
 from kube.client import ApiClient
 from kube.clock import SystemClock
@@ -32,6 +30,7 @@ from kube.reflector import Reflector
 from kube.store import Store
 from webhook import stamps
 from webhook.app import AdmissionApp
+from webhook.certificates import open_certificates
 from webhook.config import WebhookConfig, admission_settings
 from webhook.conflicts import Confirmer, PodView
 from webhook.judge import Judge
@@ -65,7 +64,14 @@ async def serve(config: WebhookConfig) -> int:
         )
         metrics = CertMetrics(registry)
         serving = ServingContext(clock=clock, metrics=metrics)
-        keeper = _keep_certificates(config, client, serving, clock, metrics)
+        certificates = open_certificates(
+            config,
+            client,
+            serving,
+            identity=os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+            clock=clock,
+            metrics=metrics,
+        )
         server = AdmissionServer(app, serving.context, config, stop)
         health = HealthServer(
             config.health_port,
@@ -74,24 +80,19 @@ async def serve(config: WebhookConfig) -> int:
             {},
             registry,
             host=config.host,
-            notice=(lambda: None) if keeper is None else keeper.notice,
+            notice=certificates.notice,
         )
         port = server.bind()
         try:
             await health.start()
             server.on_started = lambda: _announce(config.port_file, port, health.port)
             await _run_beside(
-                [
-                    _reflect(client, store, clock),
-                    _watch_files(config, serving, clock) if keeper is None else keeper.run(),
-                    health.run(),
-                ],
+                [_reflect(client, store, clock), certificates.run(), health.run()],
                 _admit(server, serving, stop),
             )
         finally:
             server.close()
-        if keeper is not None:
-            await keeper.stop()
+        await certificates.stop()
     return 0
 
 
@@ -107,40 +108,6 @@ def _reflect(
         clock=clock,
         random=random.Random(),
     ).run()
-
-
-def _keep_certificates(
-    config: WebhookConfig,
-    client: ApiClient,
-    serving: ServingContext,
-    clock: SystemClock,
-    metrics: CertMetrics,
-) -> Keeper | None:
-    """Who looks after certificates of our own; None where files are served, which are then read
-    for the first time. ConfigError: they cannot be served."""
-    if not config.cert_dir:
-        if config.certs.mode == "files":
-            raise ConfigError("certs.mode is files: say where they are with --cert-dir")
-        return Keeper(
-            client,
-            serving,
-            namespace=config.namespace,
-            settings=config.certs,
-            identity=os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
-            clock=clock,
-            random=random.Random(),
-            metrics=metrics,
-        )
-    refused = serving.offer(*read_directory(Path(config.cert_dir)))
-    if refused is not None:
-        raise ConfigError(f"{config.cert_dir}: the certificate cannot be served: {refused}")
-    return None
-
-
-def _watch_files(
-    config: WebhookConfig, serving: ServingContext, clock: SystemClock
-) -> Coroutine[object, object, None]:
-    return watch_directory(Path(config.cert_dir), serving.offer, clock=clock)
 
 
 def _spare_the_collector() -> None:
