@@ -29,7 +29,7 @@ from controller.routers.endpointslice import EndpointSlices
 from controller.routers.kinds import Kind
 from controller.routers.metrics import RouterMetrics
 from controller.routers.record import Record
-from controller.routers.transport import make_client
+from controller.routers.transport import Connector
 from controller.routers.wake import Spawn
 from controller.routers.webhook_url import WebhookUrl
 from controller.routers.worker_file import WorkerFile
@@ -116,11 +116,8 @@ def _document_kind(
         format,
         replicas=replicas,
         pickup_s=config.pickup_seconds,
-        client=make_client(
-            https=replicas.https,
-            ca_file=replicas.ca_file,
-            timeout_s=replicas.timeout_seconds,
-            connections=64,
+        connector=Connector(
+            https=replicas.https, ca_file=replicas.ca_file, timeout_s=replicas.timeout_seconds
         ),
         pods=parts.replicas,
         clock=parts.clock,

@@ -10,14 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
-import httpx
-
 from controller.routers.config import Replicas
 from controller.routers.desired import Desired
 from controller.routers.document import Document
 from controller.routers.kinds import Difference, Target
 from controller.routers.replicas import Replica, replicas_of
-from controller.routers.transport import Answer, RouterError, TokenFile, call
+from controller.routers.transport import Answer, Connector, RouterError, TokenFile
 from kube.clock import Clock
 from kube.events import ObjectReference
 from kube.logs import get_logger
@@ -73,7 +71,7 @@ class DocumentKind:
         *,
         replicas: Replicas,
         pickup_s: float,
-        client: httpx.AsyncClient,
+        connector: Connector,
         pods: Store[Pod] | None,
         clock: Clock,
         router: str,
@@ -84,7 +82,7 @@ class DocumentKind:
         self._format = format
         self._config = replicas
         self._pickup_s = pickup_s
-        self._client = client
+        self._connector = connector
         self._token = TokenFile(replicas.api_key_file)
         self._pods = pods
         self._clock = clock
@@ -105,7 +103,7 @@ class DocumentKind:
                     self._format,
                     replica,
                     pickup_s=self._pickup_s,
-                    client=self._client,
+                    connector=self._connector,
                     token=self._token,
                     clock=self._clock,
                 )
@@ -118,7 +116,7 @@ class DocumentKind:
         return frozenset(self._format.engines(self._target.observed()))
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        return
 
 
 class DocumentTarget:
@@ -213,7 +211,7 @@ class ReportTarget:
         replica: Replica,
         *,
         pickup_s: float,
-        client: httpx.AsyncClient,
+        connector: Connector,
         token: TokenFile,
         clock: Clock,
     ) -> None:
@@ -221,7 +219,7 @@ class ReportTarget:
         self._document = document
         self._format = format
         self._pickup_s = pickup_s
-        self._client = client
+        self._connector = connector
         self._token = token
         self._clock = clock
         self._entries: Entries = {}
@@ -236,7 +234,8 @@ class ReportTarget:
 
     async def observe(self) -> None:
         url = self.replica.url + self._format.report_path()
-        answer = await call(self._client, "GET", url, headers=self._token.headers())
+        async with self._connector.peer() as peer:
+            answer = await peer.call("GET", url, headers=self._token.headers())
         self._entries = self._format.parse_report(answer)
 
     def observed(self) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ import random as random_module
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import httpx
 import msgspec
 
 from controller.routers.adapter_objects import RESOURCES, Resource, pods_to_reread
@@ -26,7 +25,7 @@ from controller.routers.replicas import selector_text
 from controller.routers.router import Router
 from controller.routers.sources import PodSource, ServiceSource, Source
 from controller.routers.status import router_status
-from controller.routers.transport import make_client
+from controller.routers.transport import Connector
 from kube import paths
 from kube.client import ApiClient
 from kube.clock import Clock
@@ -93,12 +92,11 @@ class RouterLoop:
     async def run(self) -> None:
         """Until cancelled. ConfigError: a CA file of a router cannot be read."""
         await self._pods.wait_synced()
-        clients: list[httpx.AsyncClient] = []
         try:
             async with asyncio.TaskGroup() as group:
                 self._routers = []
                 for config in self._configs:
-                    router = self._make(config, group, clients)
+                    router = self._make(config, group)
                     self._routers.append(router)
                     group.create_task(router.run(), name=f"router {config.name}")
                 for resource in RESOURCES:
@@ -106,8 +104,6 @@ class RouterLoop:
                 group.create_task(self._watch(), name="routers")
         finally:
             self._routers = []
-            for client in clients:
-                await client.aclose()
 
     def status(self) -> list[dict[str, Any]]:
         """What each router should have, has, and how they differ, for people."""
@@ -157,23 +153,20 @@ class RouterLoop:
         self,
         config: RouterConfig,
         group: asyncio.TaskGroup,
-        clients: list[httpx.AsyncClient],
     ) -> Router:
         record = Record(self._client, self._namespace, config.name)
-        probe_client = make_client(
+        connector = Connector(
             https=config.engines.scheme == "https",
             ca_file=config.probe.ca_file,
             timeout_s=config.probe.timeout_seconds,
-            connections=config.probe.concurrency,
         )
-        clients.append(probe_client)
         replicas = self._replica_pods(config, group)
 
         def prober(wake: Callable[[], None]) -> Prober:
             return Prober(
                 config.name,
                 config.probe,
-                client=probe_client,
+                connector=connector,
                 clock=self._clock,
                 random=self._random,
                 metrics=self._metrics,

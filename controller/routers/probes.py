@@ -11,13 +11,19 @@ import random as random_module
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-import httpx
 import msgspec
 
 from controller.routers.config import Probe
 from controller.routers.engines import Engine, EngineKey
 from controller.routers.metrics import RouterMetrics
-from controller.routers.transport import RefusedError, RouterError, TokenFile, call, short
+from controller.routers.transport import (
+    Connector,
+    Peer,
+    RefusedError,
+    RouterError,
+    TokenFile,
+    short,
+)
 from controller.routers.wake import Spawn, backoff_s, jittered_s
 from kube.clock import Clock
 from kube.errors import ConfigError
@@ -102,7 +108,7 @@ class Prober:
         router: str,
         probe: Probe,
         *,
-        client: httpx.AsyncClient,
+        connector: Connector,
         clock: Clock,
         random: random_module.Random,
         metrics: RouterMetrics,
@@ -113,7 +119,7 @@ class Prober:
         """`refresh_s`: ask again so often although nothing changed; 0 is never."""
         self._router = router
         self._probe = probe
-        self._client = client
+        self._connector = connector
         self._clock = clock
         self._random = random
         self._metrics = metrics
@@ -233,27 +239,28 @@ class Prober:
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(self._probe.timeout_seconds):
-                facts = await self._questions(engine.url)
+                async with self._connector.peer() as peer:
+                    facts = await self._questions(peer, engine.url)
         except TimeoutError as error:
             raise RefusedError(f"{engine.url}: no answer in time") from error
         self._metrics.probe_seconds.labels(self._router).observe(self._clock.monotonic() - started)
         return facts
 
-    async def _questions(self, url: str) -> Facts:
+    async def _questions(self, peer: Peer, url: str) -> Facts:
         probe = self._probe
         if probe.health_path:
-            await self._get(url + probe.health_path)
+            await self._get(peer, url + probe.health_path)
         models: tuple[str, ...] = ()
         adapters: tuple[str, ...] = ()
         if probe.models_path:
-            models, adapters = parse_models(await self._get(url + probe.models_path))
+            models, adapters = parse_models(await self._get(peer, url + probe.models_path))
         sleeping = False
         if probe.sleeping_path:
-            sleeping = parse_sleeping(await self._get(url + probe.sleeping_path))
+            sleeping = parse_sleeping(await self._get(peer, url + probe.sleeping_path))
         return Facts(models, adapters, sleeping)
 
-    async def _get(self, url: str) -> bytes:
-        answer = await call(self._client, "GET", url, headers=self._token.headers())
+    async def _get(self, peer: Peer, url: str) -> bytes:
+        answer = await peer.call("GET", url, headers=self._token.headers())
         if answer.status != 200:
             raise RefusedError(f"GET {url}: {answer.status} {short(answer.body)}")
         return answer.body

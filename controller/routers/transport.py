@@ -69,54 +69,79 @@ class TokenFile:
         return {"authorization": f"Bearer {value.decode('latin-1')}"} if value else {}
 
 
-def make_client(
-    *, https: bool, ca_file: str, timeout_s: float, connections: int
-) -> httpx.AsyncClient:
-    """A client that follows no redirect and reads no proxy settings.
+class Connector:
+    """Makes peers; what TLS needs is read once, so that each of 1,000 engines can have its own."""
 
-    ConfigError: `ca_file` is no bundle of certificates.
+    def __init__(self, *, https: bool, ca_file: str, timeout_s: float) -> None:
+        """ConfigError: `ca_file` is no bundle of certificates."""
+        self._timeout_s = timeout_s
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if https:
+            try:
+                self._context = ssl.create_default_context(cafile=ca_file or None)
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigError(f"{ca_file}: is no readable CA bundle ({error})") from error
+
+    def peer(self, *, connections: int = 1) -> Peer:
+        """Connections to one engine or router, to be closed by the caller."""
+        return Peer(self._context, self._timeout_s, connections)
+
+
+class Peer:
+    """One engine or router. Follows no redirect and reads no proxy settings.
+
+    It is httpx's transport without its client, which doubles the cost of a request; and one for
+    each peer, since a pool looks through all its connections for each request.
     """
-    verify: ssl.SSLContext | bool = False
-    if https:
+
+    def __init__(self, context: ssl.SSLContext, timeout_s: float, connections: int) -> None:
+        limits = httpx.Limits(max_connections=connections)
+        self._transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits)
+        self._timeouts = httpx.Timeout(timeout_s).as_dict()
+
+    async def __aenter__(self) -> Peer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._transport.aclose()
+
+    async def call(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        json: Any = None,
+        content: bytes | None = None,
+        limit_bytes: int = MAX_BODY_BYTES,
+    ) -> Answer:
+        """One request. UnreachableError: no whole answer; RefusedError: it is too large."""
+        sent = dict(headers or {})
+        if json is not None:
+            content = msgspec.json.encode(json)
+            sent["content-type"] = "application/json"
         try:
-            verify = ssl.create_default_context(cafile=ca_file or None)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"{ca_file}: is no readable CA bundle ({error})") from error
-    return httpx.AsyncClient(
-        verify=verify,
-        trust_env=False,
-        timeout=timeout_s,
-        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=4),
-    )
-
-
-async def call(
-    client: httpx.AsyncClient,
-    method: str,
-    url: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    json: Any = None,
-    content: bytes | None = None,
-    limit_bytes: int = MAX_BODY_BYTES,
-) -> Answer:
-    """One request. UnreachableError: no whole answer; RefusedError: the answer is too large."""
-    sent = dict(headers or {})
-    if json is not None:
-        content = msgspec.json.encode(json)
-        sent["content-type"] = "application/json"
-    try:
-        async with client.stream(method, url, headers=sent, content=content) as response:
-            body = bytearray()
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > MAX_BODY_BYTES:
-                    raise RefusedError(f"{method} {url}: the answer is over {MAX_BODY_BYTES} bytes")
-            return Answer(response.status_code, bytes(body))
-    except httpx.TimeoutException as error:
-        raise UnreachableError(f"{method} {url}: no answer in time") from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise UnreachableError(f"{method} {url}: {_words(error)}") from error
+            request = httpx.Request(
+                method, url, headers=sent, content=content, extensions={"timeout": self._timeouts}
+            )
+            response = await self._transport.handle_async_request(request)
+            try:
+                body = bytearray()
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > limit_bytes:
+                        raise RefusedError(f"{method} {url}: over {limit_bytes} bytes")
+                return Answer(response.status_code, bytes(body))
+            finally:
+                await response.aclose()
+        except httpx.TimeoutException as error:
+            raise UnreachableError(f"{method} {url}: no answer in time") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise UnreachableError(f"{method} {url}: {_words(error)}") from error
 
 
 def short(body: bytes, limit: int = 160) -> str:

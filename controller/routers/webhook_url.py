@@ -18,7 +18,7 @@ from controller.routers.desired import Desired
 from controller.routers.kinds import Difference, Target
 from controller.routers.metrics import RouterMetrics
 from controller.routers.record import Record
-from controller.routers.transport import RefusedError, TokenFile, call, make_client, short
+from controller.routers.transport import Connector, RefusedError, TokenFile, short
 from kube.clock import Clock
 from kube.errors import ConfigError
 from kube.events import ObjectReference
@@ -73,11 +73,10 @@ class WebhookUrl:
         self._clock = clock
         self._metrics = metrics
         self._secret = TokenFile(config.secret_file)
-        self._client = make_client(
+        self._connector = Connector(
             https=config.url.startswith("https:"),
             ca_file=config.ca_file,
             timeout_s=config.timeout_seconds,
-            connections=2,
         )
         self._numbered: tuple[bytes, int] | None = None
         self._accepted: bytes | None = None
@@ -101,7 +100,7 @@ class WebhookUrl:
         return frozenset()
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        return
 
     async def observe(self) -> None:
         """Nothing can be read back, so after a while the set is due again."""
@@ -141,7 +140,9 @@ class WebhookUrl:
             TIMESTAMP_HEADER: timestamp,
             SIGNATURE_HEADER: sign(secret, timestamp, body),
         }
-        answer = await call(self._client, "POST", self._config.url, headers=headers, content=body)
+        url = self._config.url
+        async with self._connector.peer() as peer:
+            answer = await peer.call("POST", url, headers=headers, content=body)
         accepted = 200 <= answer.status < 300
         outcome = "done" if accepted else "failed"
         self._metrics.actions.labels(self._config.name, "post", outcome).inc()

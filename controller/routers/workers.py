@@ -31,11 +31,10 @@ from controller.routers.record import Record
 from controller.routers.replicas import Replica, replicas_of
 from controller.routers.transport import (
     Answer,
+    Connector,
     RefusedError,
     RouterError,
     TokenFile,
-    call,
-    make_client,
 )
 from controller.routers.wake import Spawn, backoff_s
 from kube.clock import Clock
@@ -133,11 +132,10 @@ class Workers:
         self._pods = pods
         self._replicas: dict[str, WorkerReplica] = {}
         self._entries: tuple[Desired | None, dict[str, Entry]] = (None, {})
-        self.client = make_client(
+        self.connector = Connector(
             https=config.replicas.https,
             ca_file=config.replicas.ca_file,
             timeout_s=config.replicas.timeout_seconds,
-            connections=1024,
         )
 
     async def load(self) -> None:
@@ -172,7 +170,8 @@ class Workers:
         return frozenset(url for url in self.ownership.claims if not is_adapter_url(url))
 
     async def aclose(self) -> None:
-        await self.client.aclose()
+        for replica in self._replicas.values():
+            await replica.peer.aclose()
 
     def entries(self, desired: Desired) -> dict[str, Entry]:
         """The workers that each replica should list; computed once for each desired set."""
@@ -204,6 +203,7 @@ class WorkerReplica:
         self._queued: dict[str, tuple[str, float]] = {}
         self._failed: dict[str, tuple[int, float]] = {}
         self._slots = asyncio.Semaphore(_CONCURRENT_CALLS)
+        self.peer = router.connector.peer(connections=_CONCURRENT_CALLS + 4)
 
     @property
     def label(self) -> str:
@@ -282,6 +282,7 @@ class WorkerReplica:
         """Give up the adds that are under way: this replica is no more."""
         for task in self._adding.values():
             task.cancel()
+        self._router.spawn(self.peer.aclose())
 
     async def _add(self, entry: Entry) -> None:
         router = self._router
@@ -380,8 +381,7 @@ class WorkerReplica:
 
     async def _call(self, request: Request) -> Answer:
         router = self._router
-        return await call(
-            router.client,
+        return await self.peer.call(
             request.method,
             self.replica.url + request.path,
             headers=router.token.headers(),

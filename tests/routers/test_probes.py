@@ -19,7 +19,7 @@ from controller.routers.config import Probe
 from controller.routers.engines import Engine
 from controller.routers.metrics import RouterMetrics
 from controller.routers.probes import Facts, Prober, carried_over, parse_models, parse_sleeping
-from controller.routers.transport import RefusedError
+from controller.routers.transport import Connector, RefusedError
 from tests.clock import FakeClock
 from tests.routers.fleet import engine
 
@@ -101,11 +101,10 @@ class Asked:
         self.clock = clock
         self.changes = 0
         self.registry = CollectorRegistry()
-        self.http = httpx.AsyncClient()
         self.prober = Prober(
             "chat",
             probe,
-            client=self.http,
+            connector=Connector(https=False, ca_file="", timeout_s=1.0),
             clock=clock,
             random=random.Random(1),
             metrics=RouterMetrics(self.registry),
@@ -138,7 +137,6 @@ async def asking(
             for task in asyncio.all_tasks():
                 if task.get_coro().__qualname__.startswith("Prober."):  # type: ignore[union-attr]  # coroutines have one
                     task.cancel()
-            await made.http.aclose()
 
 
 def answer(mock: HTTPXMock, url: str, body: Mapping[str, Any], **options: Any) -> None:

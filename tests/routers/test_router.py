@@ -8,7 +8,6 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 from pytest_httpx import HTTPXMock
@@ -20,6 +19,7 @@ from controller.routers.kinds import Difference, Kind, Target
 from controller.routers.metrics import RouterMetrics
 from controller.routers.probes import Prober
 from controller.routers.router import Router
+from controller.routers.transport import Connector
 from kube.client import ApiClient
 from kube.credentials import Credentials
 from kube.errors import ServerError
@@ -120,7 +120,6 @@ class World:
             guard=Guard(confirm_after_seconds=1.0),
             period_seconds=10.0,
         )
-        self.http = httpx.AsyncClient()
         self.client = ApiClient(Credentials("https://127.0.0.1:1"))
         self.router = Router(
             config,
@@ -129,7 +128,7 @@ class World:
             prober=lambda wake: Prober(
                 "chat",
                 config.probe,
-                client=self.http,
+                connector=Connector(https=False, ca_file="", timeout_s=1.0),
                 clock=clock,
                 random=random.Random(1),
                 metrics=metrics,
@@ -179,7 +178,6 @@ async def world(
             task.cancel()
             for lane in made.router._tasks.values():
                 lane.cancel()
-            await made.http.aclose()
             await made.client.aclose()
 
 

@@ -14,12 +14,11 @@ from controller.routers.config import ReplicaPods, Replicas
 from controller.routers.document import FileDocument
 from controller.routers.replicas import replicas_of
 from controller.routers.transport import (
+    Connector,
     RefusedError,
     RouterError,
     TokenFile,
     UnreachableError,
-    call,
-    make_client,
 )
 from controller.routers.wake import Wake, backoff_s, jittered_s
 from kube.clock import SystemClock
@@ -29,6 +28,7 @@ from kube.store import Store
 from tests.clock import FakeClock
 from tests.routers.fleet import pod
 
+PEERS = Connector(https=False, ca_file="", timeout_s=1)
 URL = "http://router:8000/workers"
 
 
@@ -46,25 +46,25 @@ async def test_what_does_not_answer_is_unreachable_in_one_line(
     httpx_mock: HTTPXMock, error: Exception, words: str
 ) -> None:
     httpx_mock.add_exception(error)
-    async with httpx.AsyncClient() as client:
+    async with PEERS.peer() as peer:
         with pytest.raises(UnreachableError) as caught:
-            await call(client, "GET", URL)
+            await peer.call("GET", URL)
     assert str(caught.value) == f"GET {URL}: {words}"
 
 
 @pytest.mark.anyio
 async def test_an_url_that_is_none_is_unreachable_too() -> None:
-    async with httpx.AsyncClient() as client:
+    async with PEERS.peer() as peer:
         with pytest.raises(UnreachableError):
-            await call(client, "GET", "http://[fd00::1")
+            await peer.call("GET", "http://[fd00::1")
 
 
 @pytest.mark.anyio
 async def test_an_answer_without_end_is_refused(httpx_mock: HTTPXMock) -> None:
     httpx_mock.add_response(content=b"x" * 1001)
-    async with httpx.AsyncClient() as client:
+    async with PEERS.peer() as peer:
         with pytest.raises(RefusedError, match="over 1000 bytes"):
-            await call(client, "GET", URL, limit_bytes=1000)
+            await peer.call("GET", URL, limit_bytes=1000)
 
 
 def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_ca_file_that_is_none_is_the_users_mistake(tmp_path: Path) -> None:
     file.write_text("no certificate")
     for path in (file, tmp_path / "absent"):
         with pytest.raises(ConfigError, match="no readable CA bundle"):
-            make_client(https=True, ca_file=str(path), timeout_s=1, connections=1)
+            Connector(https=True, ca_file=str(path), timeout_s=1)
 
 
 def test_delays_double_with_jitter_up_to_a_limit() -> None:
