@@ -19,6 +19,11 @@ from tests.launch import Launched, launch_controller, launch_webhook
 MANIFESTS = Path(__file__).parent.parent.parent / "manifests"
 SYSTEM = "podstamp-system"
 OVERLAY_ADDRESS = "127.0.0.1:9443"
+PART = "app.kubernetes.io/part-of=podstamp"
+CLUSTER_KINDS = (
+    "mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,"
+    "validatingadmissionpolicybindings,clusterroles,clusterrolebindings,priorityclasses,namespaces"
+)
 
 LIVE = {
     "terminal": {"dryRun": False, "nodeCheckSeconds": 1},
@@ -33,6 +38,13 @@ def render(folder: Path) -> str:
     )
     assert done.stderr == ""
     return done.stdout
+
+
+def left(kubectl: Kubectl) -> str:
+    """Names of all that podstamp brought and that is still there."""
+    return kubectl("get", CLUSTER_KINDS, "-l", PART, "-o", "name") + kubectl(
+        "get", "all,configmaps,secrets,roles,rolebindings,leases", "-n", SYSTEM, "-o", "name"
+    )
 
 
 class Installation:

@@ -1,35 +1,13 @@
 """What a person sees of admission, through kubectl and a real kube-apiserver."""
 
 import uuid
-from typing import Any
 
 import pytest
 
-from tests.e2e.pods import AIBRIX_INDEX, Manifest, member, pod, podset, text
+from tests.e2e.pods import AIBRIX_INDEX, Manifest, member, pod, text
+from tests.e2e.steps import INCARNATION, create, incarnation, metadata, new_podset
 from tests.e2e.waiting import eventually
 from tests.kubectl import Kubectl
-
-INCARNATION = "podstamp.dev/incarnation"
-
-
-def create(kubectl: Kubectl, *manifests: Manifest) -> None:
-    kubectl("create", "-f", "-", stdin=text(*manifests))
-
-
-def metadata(kubectl: Kubectl, namespace: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = kubectl.json("get", "pod", name, "-n", namespace)["metadata"]
-    return found
-
-
-def incarnation(kubectl: Kubectl, namespace: str, name: str) -> str:
-    found: str = metadata(kubectl, namespace, name)["annotations"][INCARNATION]
-    return found
-
-
-def new_podset(kubectl: Kubectl, namespace: str, name: str = "llama", size: int = 4) -> Manifest:
-    create(kubectl, podset(name, namespace, size))
-    found: Manifest = kubectl.json("get", "podset", name, "-n", namespace)
-    return found
 
 
 def test_a_created_pod_shows_its_stamps(kubectl: Kubectl, namespace: str) -> None:

@@ -8,18 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.controlplane import ControlPlane
-from tests.e2e.installation import MANIFESTS, SYSTEM
+from tests.e2e.installation import MANIFESTS, SYSTEM, left
 from tests.e2e.pods import open_definition, pod, text
+from tests.e2e.steps import create, let_go
 from tests.e2e.waiting import eventually
 from tests.kubectl import Kubectl, Result
 
 INSTALL = str(MANIFESTS / "install.yaml")
 OVERLAYS = sorted(path.name for path in (MANIFESTS / "overlays").iterdir())
-PART = "app.kubernetes.io/part-of=podstamp"
-CLUSTER_KINDS = (
-    "mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,"
-    "validatingadmissionpolicybindings,clusterroles,clusterrolebindings,priorityclasses,namespaces"
-)
 HOLD = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
@@ -39,7 +35,7 @@ def admin(bare: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Kubec
     client = Kubectl(bare.kubeconfig, tmp_path_factory.mktemp("kubectl"))
     for kind in ("Certificate", "Issuer"):
         definition = open_definition("cert-manager.io", kind)
-        client("create", "-f", "-", stdin=text(definition))
+        create(client, definition)
     client("create", "namespace", "models")
     client("label", "namespace", "models", "podstamp.dev/enabled=true")
     return client
@@ -49,12 +45,6 @@ def quiet(result: Result) -> str:
     """What it printed; no error and no warning."""
     assert (result.code, result.err) == (0, "")
     return result.out
-
-
-def left(kubectl: Kubectl) -> str:
-    return kubectl("get", CLUSTER_KINDS, "-l", PART, "-o", "name") + kubectl(
-        "get", "all,configmaps,secrets,roles,rolebindings,leases", "-n", SYSTEM, "-o", "name"
-    )
 
 
 def versions(kubectl: Kubectl, *source: str) -> dict[tuple[str, str], object]:
@@ -91,14 +81,11 @@ def test_pods_can_be_created_while_it_is_half_gone(admin: Kubectl) -> None:
         "the webhook that does not run is asked",
     )
     assert "podstamp.dev" in refused.err
-    admin("create", "-f", "-", stdin=text(HOLD))
+    create(admin, HOLD)
     quiet(admin.run("delete", "-f", INSTALL, "--ignore-not-found", "--wait=false"))
     assert admin.json("get", "namespace", SYSTEM)["status"]["phase"] == "Terminating"
     eventually(lambda: try_create(admin).code == 0, "a pod is created in an enabled namespace")
-    admin(
-        *("patch", "configmap", "hold", "-n", SYSTEM, "--type=merge"),
-        *("-p", '{"metadata":{"finalizers":null}}'),
-    )
+    let_go(admin, SYSTEM, "configmap", "hold")
     admin("wait", "--for=delete", f"namespace/{SYSTEM}", "--timeout=60s")
     assert left(admin) == ""
 

@@ -7,14 +7,13 @@ import pytest
 
 from tests.controlplane import ControlPlane
 from tests.e2e.installation import Installation
-from tests.e2e.pods import podset, text
+from tests.e2e.steps import INCARNATION, new_podset
 from tests.e2e.waiting import eventually
 from tests.kubectl import Kubectl
 from tests.standins.hosting import Hosted
 from tests.standins.kubelet import Kubelet
 from tests.standins.set_controller import SetController
 
-INCARNATION = "podstamp.dev/incarnation"
 ALL = {f"llama-{index}" for index in range(4)}
 
 
@@ -31,7 +30,7 @@ def models(kubectl: Kubectl, plane: ControlPlane, kubelet: Hosted[Kubelet]) -> I
     kubectl("create", "namespace", name)
     kubectl("label", "namespace", name, "podstamp.dev/enabled=true")
     with Hosted(lambda: SetController(plane.kubeconfig)):
-        kubectl("create", "-f", "-", stdin=text(podset("llama", name, 4)))
+        new_podset(kubectl, name)
         eventually(lambda: whole(kubectl, name), "the set is whole")
         yield name
         kubectl("delete", "podset", "llama", "-n", name, "--cascade=orphan")

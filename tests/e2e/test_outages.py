@@ -6,26 +6,17 @@ import httpx
 
 from tests.controlplane import ControlPlane
 from tests.e2e.installation import Installation
-from tests.e2e.pods import Manifest, member, podset, text
+from tests.e2e.pods import Manifest, member
 from tests.e2e.status import fail
+from tests.e2e.steps import create, gone, names, new_podset
 from tests.e2e.waiting import eventually
 from tests.kubectl import Kubectl
 
 
 def filled_podset(kubectl: Kubectl, namespace: str, size: int) -> Manifest:
-    kubectl("create", "-f", "-", stdin=text(podset("llama", namespace, size)))
-    owner: Manifest = kubectl.json("get", "podset", "llama", "-n", namespace)
-    members = [member(owner, index) for index in range(size)]
-    kubectl("create", "-f", "-", stdin=text(*members))
+    owner = new_podset(kubectl, namespace, size)
+    create(kubectl, *(member(owner, index) for index in range(size)))
     return owner
-
-
-def gone(kubectl: Kubectl, namespace: str, name: str, timeout_s: float = 30.0) -> None:
-    eventually(
-        lambda: "NotFound" in kubectl.run("get", "pod", name, "-n", namespace).err,
-        f"{name} reaped",
-        timeout_s,
-    )
 
 
 def ready(podstamp: Installation) -> bool:
@@ -51,8 +42,8 @@ def test_both_processes_outlive_a_killed_api_server(
         assert answer.status_code == 200, "liveness depends on the API server"
     plane.start_apiserver()
     fail(kubectl, namespace, "llama-1")
-    gone(kubectl, namespace, "llama-1")
-    kubectl("create", "-f", "-", stdin=text(member(owner, 1)))
+    gone(kubectl, namespace, "llama-1", timeout_s=30.0)
+    create(kubectl, member(owner, 1))
     eventually(lambda: ready(podstamp), "both are ready again")
     assert (podstamp.controller.pid, podstamp.webhook.pid) == pids
     assert podstamp.controller.exit_code is None
@@ -68,15 +59,13 @@ def test_what_happened_while_blind_is_found_after_a_compaction(
     podstamp.controller.signal(signal.SIGSTOP)
     try:
         kubectl("delete", "pod", "llama-0", "-n", namespace)
-        kubectl("create", "-f", "-", stdin=text(member(owner, 0)))
+        create(kubectl, member(owner, 0))
         fail(kubectl, namespace, "llama-0")
         fail(kubectl, namespace, "llama-2")
         plane.compact_etcd()
         plane.restart_apiserver()
     finally:
         podstamp.controller.signal(signal.SIGCONT)
-    gone(kubectl, namespace, "llama-0")
-    gone(kubectl, namespace, "llama-2")
-    kept = kubectl("get", "pods", "-n", namespace, "-o", "name").split()
-    assert kept == ["pod/llama-1"]
+    gone(kubectl, namespace, "llama-0", "llama-2", timeout_s=30.0)
+    assert names(kubectl, namespace) == {"llama-1"}
     eventually(lambda: ready(podstamp), "both are ready again")

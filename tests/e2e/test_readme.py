@@ -14,8 +14,9 @@ from pathlib import Path
 import yaml
 
 from tests.controlplane import ControlPlane
-from tests.e2e.installation import SYSTEM, Installation
-from tests.e2e.pods import member, podset, text
+from tests.e2e.installation import MANIFESTS, SYSTEM, Installation, left
+from tests.e2e.pods import member, podset
+from tests.e2e.steps import create, incarnation
 from tests.e2e.waiting import eventually
 from tests.kubectl import KUBECTL, Kubectl
 from tests.standins.hosting import Hosted
@@ -67,8 +68,9 @@ class Shell:
 def test_the_commands_of_the_readme_work(tmp_path: Path) -> None:
     manual = commands()
     kept = [line for line in manual if "explain" not in line]
-    [remove] = [line for line in kept if line.startswith("kubectl delete -f")]
-    kept.remove(remove)
+    remove, *remove_overlay = [line for line in kept if line.startswith("kubectl delete ")]
+    assert remove == "kubectl delete -f manifests/install.yaml"
+    kept = [line for line in kept if line not in (remove, *remove_overlay)]
     with ControlPlane() as plane:
         shell = Shell(plane, tmp_path)
         kubectl = Kubectl(plane.kubeconfig, tmp_path)
@@ -87,8 +89,11 @@ def test_the_commands_of_the_readme_work(tmp_path: Path) -> None:
             assert "WouldReapTerminal" in said["kubectl get events --namespace my-models"]
             assert "chat-0" in said["kubectl podstamp plan --all"]
             shell.run(remove)
-            left = kubectl("get", "all,secrets,configmaps", "-n", SYSTEM, "-o", "name")
-            assert left == ""
+            assert left(kubectl) == ""
+            kubectl("apply", "-k", str(MANIFESTS / "overlays" / "ha"))
+            for line in remove_overlay:
+                shell.run(line)
+            assert left(kubectl) == ""
 
 
 def shipped(kubectl: Kubectl) -> dict[str, object]:
@@ -111,7 +116,7 @@ def follow(
         if line.startswith("kubectl podstamp retire"):
             running(kubectl, "chat-0")
         if "if-incarnation" in line:
-            current = incarnation(kubectl, "chat-3")
+            current = incarnation(kubectl, NAMESPACE, "chat-3")
             line = re.sub(r"if-incarnation=\S+", f"if-incarnation={current}", line)
             line = line.replace("chat-0", f"chat-3 --namespace {NAMESPACE}")
         said[line] = shell.run(line)
@@ -129,9 +134,9 @@ def follow(
 
 
 def a_set_of_which_one_pod_failed(kubectl: Kubectl, kubelet: Hosted[Kubelet]) -> None:
-    kubectl("create", "-f", "-", stdin=text(podset("chat", NAMESPACE, 4)))
+    create(kubectl, podset("chat", NAMESPACE, 4))
     owner = kubectl.json("get", "podset", "chat", "-n", NAMESPACE)
-    kubectl("create", "-f", "-", stdin=text(*(member(owner, index) for index in range(4))))
+    create(kubectl, *(member(owner, index) for index in range(4)))
     for index in range(4):
         running(kubectl, f"chat-{index}")
     kubelet.do(lambda node: node.fail(NAMESPACE, "chat-1"))
@@ -145,10 +150,3 @@ def running(kubectl: Kubectl, name: str) -> None:
         *("wait", "pod", name, "-n", NAMESPACE, "--for=jsonpath={.status.phase}=Running"),
         "--timeout=20s",
     )
-
-
-def incarnation(kubectl: Kubectl, name: str) -> str:
-    found: str = kubectl.json("get", "pod", name, "-n", NAMESPACE)["metadata"]["annotations"][
-        "podstamp.dev/incarnation"
-    ]
-    return found

@@ -5,33 +5,11 @@ import re
 import pytest
 
 from tests.e2e.installation import Installation
-from tests.e2e.pods import Manifest, member, pod, podset, text
+from tests.e2e.pods import member, pod
 from tests.e2e.status import RUNNING, fail, never_started, report
+from tests.e2e.steps import INCARNATION, create, gone, let_go, names, new_podset
 from tests.e2e.waiting import eventually
 from tests.kubectl import Kubectl
-
-INCARNATION = "podstamp.dev/incarnation"
-
-
-def create(kubectl: Kubectl, *manifests: Manifest) -> None:
-    kubectl("create", "-f", "-", stdin=text(*manifests))
-
-
-def new_podset(kubectl: Kubectl, namespace: str, size: int = 4) -> Manifest:
-    create(kubectl, podset("llama", namespace, size))
-    found: Manifest = kubectl.json("get", "podset", "llama", "-n", namespace)
-    return found
-
-
-def names(kubectl: Kubectl, namespace: str) -> set[str]:
-    return set(kubectl("get", "pods", "-n", namespace, "-o", "name").split())
-
-
-def gone(kubectl: Kubectl, namespace: str, *pods: str, timeout_s: float = 15.0) -> None:
-    wanted = {f"pod/{name}" for name in pods}
-    eventually(
-        lambda: not wanted & names(kubectl, namespace), f"{', '.join(pods)} reaped", timeout_s
-    )
 
 
 def event_rows(kubectl: Kubectl, namespace: str, reason: str) -> list[list[str]]:
@@ -55,7 +33,7 @@ def test_ended_pods_of_a_podset_are_reaped_and_shown_in_events(
     fail(kubectl, namespace, "llama-1", phase)
     fail(kubectl, namespace, "llama-2", phase)
     gone(kubectl, namespace, "llama-1", "llama-2")
-    assert names(kubectl, namespace) == {"pod/llama-0", "pod/llama-3"}
+    assert names(kubectl, namespace) == {"llama-0", "llama-3"}
 
     rows = eventually(
         lambda: (
@@ -92,7 +70,7 @@ def test_others_that_ended_are_kept(kubectl: Kubectl, namespace: str) -> None:
     fail(kubectl, namespace, "bare")
     fail(kubectl, namespace, "llama-0")
     gone(kubectl, namespace, "llama-0")
-    assert names(kubectl, namespace) == {"pod/llama-1", "pod/llama-3", "pod/bare"}
+    assert names(kubectl, namespace) == {"llama-1", "llama-3", "bare"}
 
 
 def test_a_pod_that_a_finalizer_holds_does_not_keep_the_next_one(
@@ -109,11 +87,8 @@ def test_a_pod_that_a_finalizer_holds_does_not_keep_the_next_one(
     )
     fail(kubectl, namespace, "llama-2")
     gone(kubectl, namespace, "llama-2")
-    assert names(kubectl, namespace) == {"pod/llama-1"}
-    kubectl(
-        *("patch", "pod", "llama-1", "-n", namespace, "--type=merge"),
-        *("-p", '{"metadata":{"finalizers":null}}'),
-    )
+    assert names(kubectl, namespace) == {"llama-1"}
+    let_go(kubectl, namespace, "pod", "llama-1")
     gone(kubectl, namespace, "llama-1")
 
 
@@ -129,10 +104,7 @@ def test_a_namespace_goes_while_its_pods_are_reaped(kubectl: Kubectl, namespace:
         if index == 2:
             kubectl("delete", "namespace", namespace, "--wait=false")
     for index in range(3):
-        kubectl(
-            *("patch", "pod", f"llama-{index}", "-n", namespace, "--type=merge"),
-            *("-p", '{"metadata":{"finalizers":null}}'),
-        )
+        let_go(kubectl, namespace, "pod", f"llama-{index}")
     kubectl("wait", "--for=delete", f"namespace/{namespace}", "--timeout=30s")
 
 
@@ -152,7 +124,7 @@ def test_a_pod_retired_by_stamp_is_reaped_only_when_it_is_over(
     assert stored["podstamp.dev/retired"] == "suspended"
     fail(kubectl, namespace, "ended")
     gone(kubectl, namespace, "ended")
-    assert names(kubectl, namespace) == {"pod/other"}
+    assert names(kubectl, namespace) == {"other"}
     rows = eventually(
         lambda: (
             found if len(found := event_rows(kubectl, namespace, "ReapedRetired")) == 2 else None
@@ -178,6 +150,6 @@ def test_a_container_that_seems_to_run_keeps_its_pod_while_the_node_is_there(
     for index in range(2):
         report(kubectl, namespace, f"llama-{index}", phase="Failed", **RUNNING)
     gone(kubectl, namespace, "llama-1")
-    assert names(kubectl, namespace) == {"pod/llama-0"}
+    assert names(kubectl, namespace) == {"llama-0"}
     kubectl("delete", "node", f"{namespace}-node")
     gone(kubectl, namespace, "llama-0", timeout_s=30.0)

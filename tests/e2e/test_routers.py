@@ -15,8 +15,9 @@ import pytest
 
 from tests.controlplane import ControlPlane
 from tests.e2e.installation import LIVE, SYSTEM, Installation
-from tests.e2e.pods import Manifest, open_definition, pod, text
+from tests.e2e.pods import Manifest, open_definition, pod
 from tests.e2e.status import report
+from tests.e2e.steps import create
 from tests.e2e.waiting import eventually
 from tests.kubectl import Kubectl
 from tests.standins.engine import Engine
@@ -47,7 +48,7 @@ def engines(kubectl: Kubectl, namespace: str) -> Iterator[dict[str, Hosted[Engin
 
 def start_pod(kubectl: Kubectl, namespace: str, name: str, address: str) -> None:
     made = pod(name, namespace, labels={"app": "chat", "model": "base"})
-    kubectl("create", "-f", "-", stdin=text(made))
+    create(kubectl, made)
     ready = [{"type": "Ready", "status": "True"}]
     report(
         *(kubectl, namespace, name),
@@ -164,7 +165,7 @@ def test_slices_of_a_service_follow_the_pods(
         "metadata": {"name": "chat", "namespace": namespace},
         "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8000}]},
     }
-    kubectl("create", "-f", "-", stdin=text(service))
+    create(kubectl, service)
     bind(kubectl, namespace, "podstamp-router-endpointslice")
     for number, address in enumerate(DOCUMENTED):
         start_pod(kubectl, namespace, f"engine-{number}", address)
@@ -173,7 +174,7 @@ def test_slices_of_a_service_follow_the_pods(
         namespace=namespace,
         service="chat",
         portName="http",
-        maxEndpoints=1,
+        maxEndpoints=2,
         probe=UNASKED,
     )
 
@@ -192,6 +193,8 @@ def test_slices_of_a_service_follow_the_pods(
     eventually(lambda: addresses() == set(DOCUMENTED), "every engine is an endpoint")
     kubectl("delete", "pod", "engine-1", "-n", namespace)
     eventually(lambda: addresses() == {DOCUMENTED[0], DOCUMENTED[2]}, "two are left")
+    kubectl("delete", "pod", "engine-2", "-n", namespace)
+    eventually(lambda: addresses() == {DOCUMENTED[0]}, "one is left")
     kubectl("delete", "service", "chat", "-n", namespace)
     eventually(lambda: not addresses(), "the slices left with their Service", timeout_s=30.0)
 
@@ -265,7 +268,7 @@ def test_services_are_engines_while_they_have_endpoints(
         "endpoints": [{"addresses": [DOCUMENTED[0]], "conditions": {"ready": True}}],
         "ports": [{"port": 8000}],
     }
-    kubectl("create", "-f", "-", stdin=text(service, endpoints))
+    create(kubectl, service, endpoints)
     route(
         "worker-file",
         configMap={"namespace": namespace, "name": "router", "key": "workers.json"},
@@ -295,7 +298,7 @@ def test_an_adapter_object_leads_to_a_second_look_at_its_pods(
         open_definition("production-stack.vllm.ai", "LoraAdapter", "v1alpha1"),
         open_definition("model.aibrix.ai", "ModelAdapter", "v1alpha1"),
     ]
-    kubectl("create", "-f", "-", stdin=text(*definitions))
+    create(kubectl, *definitions)
     for definition in definitions:
         name = definition["metadata"]["name"]
         kubectl("wait", "--for=condition=Established", "crd", name, "--timeout=20s")
@@ -325,7 +328,7 @@ def test_an_adapter_object_leads_to_a_second_look_at_its_pods(
             "status": {"phase": "Running", "instances": ["engine-1"]},
         },
     ]
-    kubectl("create", "-f", "-", stdin=text(*adapters))
+    create(kubectl, *adapters)
     eventually(
         lambda: all(asked[name]["/v1/models"] > before[name] for name in ("engine-0", "engine-1")),
         "both pods are read again",

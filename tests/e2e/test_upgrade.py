@@ -4,6 +4,7 @@ import yaml
 
 from tests.e2e.installation import Installation
 from tests.e2e.pods import Manifest, pod, text
+from tests.e2e.steps import create
 from tests.e2e.waiting import eventually
 from tests.kubectl import Kubectl
 
@@ -48,7 +49,7 @@ def test_an_upgrade_keeps_the_bundles_and_fills_the_new_ones(
         if document:
             result = kubectl.run("apply", "-f", "-", stdin=text(document))
             assert (result.code, result.err) == (0, "")
-            kubectl("create", "-f", "-", stdin=text(pod(f"engine-{index}", namespace)))
+            create(kubectl, pod(f"engine-{index}", namespace))
     after = eventually(
         lambda: found if all((found := bundles(kubectl)).values()) else None,
         "every entry has a caBundle",

@@ -9,13 +9,12 @@ from tests.controlplane import ControlPlane
 from tests.e2e.installation import MANIFESTS, Installation
 from tests.e2e.pods import pod, text
 from tests.e2e.status import ENDED
+from tests.e2e.steps import create, let_go
 from tests.e2e.waiting import eventually
 from tests.kubectl import Kubectl
 
-INCARNATION = "podstamp.dev/incarnation"
 NODE = "e2e-node"
 EVICTION = '{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"%s","namespace":"%s"}}'
-IGNORE = '[{"op":"replace","path":"/webhooks/%d/failurePolicy","value":"Ignore"}]'
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def managed(kubectl: Kubectl, namespace: str, podstamp: Installation) -> Iterato
         pod("held", namespace, finalizers=["example.com/hold"]),
         pod("waiting", namespace),
     ]
-    kubectl("create", "-f", "-", stdin=text(*pods))
+    create(kubectl, *pods)
     podstamp.stop_webhook()
     yield namespace
     podstamp.start_webhook()
@@ -45,7 +44,7 @@ def test_creates_in_enabled_namespaces_wait_and_no_others(kubectl: Kubectl, mana
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         }
-        kubectl("create", "-f", "-", stdin=text(made))
+        create(kubectl, made)
         kubectl("delete", "pod", "outside", "-n", namespace)
 
 
@@ -65,7 +64,7 @@ def test_a_kubelet_reports_and_finishes_a_pod(
     kubectl: Kubectl, managed: str, plane: ControlPlane
 ) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-    kubectl("create", "-f", "-", stdin=text(node))
+    create(kubectl, node)
     kubelet = Kubectl(plane.kubeconfig_for(f"system:node:{NODE}", ["system:nodes"]), kubectl.home)
     kubectl("delete", "pod", "engine", "-n", managed, "--wait=false")
     reported = kubectl.json("get", "pod", "engine", "-n", managed)
@@ -82,10 +81,7 @@ def test_evictions_finalizers_and_debugging_go_through(kubectl: Kubectl, managed
     kubectl("create", "--raw", path, "-f", "-", stdin=EVICTION % ("evicted", managed))
     assert kubectl.run("get", "pod", "evicted", "-n", managed).code == 1
     kubectl("delete", "pod", "held", "-n", managed, "--wait=false")
-    kubectl(
-        *("patch", "pod", "held", "-n", managed, "--type=merge"),
-        *("-p", '{"metadata":{"finalizers":null}}'),
-    )
+    let_go(kubectl, managed, "pod", "held")
     assert kubectl.run("get", "pod", "held", "-n", managed).code == 1
     kubectl("debug", "waiting", "-n", managed, "--image=busybox", "--profile=general",
             "--attach=false", "--", "sleep", "1")  # fmt: skip
