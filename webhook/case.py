@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from webhook import stamps
-from webhook.adapters import Arguments, Declared, declared_adapters, read_arguments
+from webhook.adapters import Arguments, Declared, declared_adapters, read_arguments, shorten
 from webhook.review import CREATE, DELETE, UPDATE, Annotations, Labels, Metadata, Pod, Request
 from webhook.sets import (
     AIBRIX_GROUP,
@@ -39,6 +39,10 @@ BYPASSED: Final = "the mutating webhook of podstamp did not see this write"
 
 MAX_WARNING_LENGTH: Final = 250
 """kube-apiserver cuts a longer warning at 256 characters once the total passes 4 KiB."""
+
+
+MAX_MESSAGE_LENGTH: Final = 2000
+"""Of a refusal, which quotes what the client sent."""
 
 
 class Endpoint(Enum):
@@ -114,12 +118,12 @@ class Denial(NamedTuple):
 
 def conflict(message: str) -> Denial:
     """409: the write was meant for another pod, or another pod is in its way."""
-    return Denial(409, "Conflict", message)
+    return Denial(409, "Conflict", _fit(message, MAX_MESSAGE_LENGTH))
 
 
 def invalid(message: str) -> Denial:
     """422: the object may never look like this."""
-    return Denial(422, "Invalid", message)
+    return Denial(422, "Invalid", _fit(message, MAX_MESSAGE_LENGTH))
 
 
 class Case:
@@ -291,13 +295,18 @@ class Case:
 
 def shown(value: str | None) -> str:
     """A stored or written value in a message."""
-    return "absent" if value is None else repr(value)
+    return "absent" if value is None else shorten(value, 100)
 
 
 def fit_warning(text: str) -> str:
     """One printable line that the API server does not cut."""
-    line = "".join(c if c.isprintable() else " " for c in text)
-    return line if len(line) <= MAX_WARNING_LENGTH else f"{line[: MAX_WARNING_LENGTH - 1]}…"
+    return _fit(text, MAX_WARNING_LENGTH)
+
+
+def _fit(text: str, limit: int) -> str:
+    # Values that clients send may be of any length and hold anything.
+    line = "".join(c if c.isprintable() else " " for c in text[: limit + 1])
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 # Scope.

@@ -14,8 +14,8 @@ def refuse_fence_on_create(case: Case) -> Denial | None:
         return None
     return conflict(
         f"{case.title} is being created, but {stamps.IF_INCARNATION} fences this write to "
-        f"incarnation {case.annotations.if_incarnation!r}: the pod that it was meant for is gone. "
-        f"To create a new pod, leave the annotation out"
+        f"incarnation {shown(case.annotations.if_incarnation)}: the pod that it was meant for is "
+        f"gone. To create a new pod, leave the annotation out"
     )
 
 
@@ -39,12 +39,13 @@ def _wrong_fence(case: Case, fence: str) -> Denial:
     if not stored:
         return conflict(
             f"{case.title} has no incarnation, but {stamps.IF_INCARNATION} fences this write to "
-            f"{fence!r}. Adopt the pod first, then repeat the write with its new incarnation: "
+            f"{shown(fence)}. Adopt the pod first, then repeat the write with its new incarnation: "
             f"{case.adopt_command()}"
         )
     return conflict(
-        f"{case.title} is incarnation {stored!r}, but {stamps.IF_INCARNATION} fences this write "
-        f"to {fence!r}. If it is meant for the present pod: {_fenced_command(case, stored)}"
+        f"{case.title} is incarnation {shown(stored)}, but {stamps.IF_INCARNATION} fences this "
+        f"write to {shown(fence)}. If it is meant for the present pod: "
+        f"{_fenced_command(case, stored)}"
     )
 
 
@@ -100,18 +101,18 @@ def judge_retirement(case: Case) -> Denial | None:
         if not case.was_managed:
             return None
         return invalid(
-            f"{case.title} is retired: {stamps.RETIRED} is {stored!r} and cannot be removed. "
+            f"{case.title} is retired: {stamps.RETIRED} is {shown(stored)} and cannot be removed. "
             f"For a new incarnation delete the pod: {case.kubectl('delete')}"
         )
     if stored is not None and case.was_managed:
         if not case.fenced:
             return invalid(
-                f"{case.title} is retired: {stamps.RETIRED} is {stored!r} and cannot become "
-                f"{word!r}. It needs no second retirement; for a new incarnation delete the pod: "
-                f"{case.kubectl('delete')}"
+                f"{case.title} is retired: {stamps.RETIRED} is {shown(stored)} and cannot become "
+                f"{shown(word)}. It needs no second retirement; for a new incarnation delete the "
+                f"pod: {case.kubectl('delete')}"
             )
         case.annotate(stamps.RETIRED, word, stored)
-        case.warn(f"{stamps.RETIRED} stays {stored!r}: the pod was retired before")
+        case.warn(f"{stamps.RETIRED} stays {shown(stored)}: the pod was retired before")
         return None
     if not case.fenced:
         return _unfenced_retirement(case, word)
@@ -150,7 +151,7 @@ def _unfenced_retirement(case: Case, word: str) -> Denial:
         )
     return conflict(
         f"{case.title}: {stamps.RETIRED} needs {stamps.IF_INCARNATION} in the same write; the pod "
-        f"is incarnation {incarnation!r}. If it is the one you mean: "
+        f"is incarnation {shown(incarnation)}. If it is the one you mean: "
         f"{_fenced_command(case, incarnation)}"
     )
 
@@ -161,7 +162,9 @@ def hold_retirement(case: Case) -> Denial | None:
     if word == stored:
         return None
     if stored is not None:
-        return invalid(f"{case.title}: {stamps.RETIRED} is {stored!r} and cannot become {word!r}")
+        return invalid(
+            f"{case.title}: {stamps.RETIRED} is {shown(stored)} and cannot become {shown(word)}"
+        )
     if case.annotations.retired_at is None:
         return invalid(
             f"{case.title}: {stamps.RETIRED} comes without {stamps.RETIRED_AT}, because "

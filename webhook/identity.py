@@ -88,8 +88,8 @@ def refuse_changed_own_index(case: Case) -> Denial | None:
     if membership is None or membership.kind is not PODSET:
         return None
     return invalid(
-        f"{case.title}: metadata.labels[{stamps.AIBRIX_INDEX}] cannot become {written!r} while "
-        f"metadata.labels[{stamps.PODSET_INDEX}] is {stamped!r}: "
+        f"{case.title}: metadata.labels[{stamps.AIBRIX_INDEX}] cannot become {shown(written)} "
+        f"while metadata.labels[{stamps.PODSET_INDEX}] is {shown(stamped)}: "
         + case.kubectl("label", "--overwrite", f"{stamps.AIBRIX_INDEX}={stamped}")
     )
 
@@ -146,14 +146,14 @@ def refuse_skewed_incarnation(case: Case) -> Denial | None:
     minted = stamps.incarnation_time(incarnation)
     if minted is None:
         return invalid(
-            f"{case.title}: {stamps.INCARNATION} {incarnation!r} is no UUID of version 7 "
+            f"{case.title}: {stamps.INCARNATION} {shown(incarnation)} is no UUID of version 7 "
             f"({BYPASSED}). Leave it out"
         )
     skew_ms = abs(case.now_ns // 1_000_000 - int(minted.timestamp() * 1000))
     if skew_ms > _SKEW_MS:
         return invalid(
-            f"{case.title}: {stamps.INCARNATION} {incarnation!r} was minted {skew_ms // 60_000} "
-            f"minutes away from now, more than 10 ({BYPASSED}). Leave it out"
+            f"{case.title}: {stamps.INCARNATION} {shown(incarnation)} was minted "
+            f"{skew_ms // 60_000} minutes away from now, more than 10 ({BYPASSED}). Leave it out"
         )
     return None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.webhook.builders import NOW_NS, RANDOM, Object, encode, pod, review, stamped
+from tests.webhook.builders import NOW_NS, RANDOM, Object, changed, encode, pod, review, stamped
 from webhook import stamps
 from webhook.case import Case, Denial, Endpoint, Scope, Settings
 from webhook.judge import Judge, Verdict, with_warning
@@ -106,3 +106,14 @@ def test_one_more_warning_keeps_the_limit() -> None:
     full = Verdict(True, "create", warnings=[str(at) for at in range(8)])
     assert with_warning(full, "more").warnings == full.warnings
     assert with_warning(Verdict(True, "create"), "more").warnings == ["more"]
+
+
+def test_a_refusal_quotes_no_more_than_a_person_reads() -> None:
+    huge = {stamps.IF_INCARNATION: "x\n" * 50_000, stamps.RETIRED: "y\x00" * 50_000}
+    request = decode_review(
+        encode(review("UPDATE", changed(stamped(), annotations=huge), stamped()))
+    )
+    message = JUDGE.mutate(request, NOW_NS, RANDOM).message
+    assert len(message) <= 2000
+    assert message.isprintable()
+    assert stamps.IF_INCARNATION in message
