@@ -46,10 +46,10 @@ def works(fleet: Fleet) -> None:
     stored = inspect(secret, NAMES, fleet.clock.now())
     assert stored.problems == ()
     assert stored.leaf is not None
-    for entry, cas in bundles(fleet.api).items():
-        for name, served in fleet.contexts.items():
-            shown = handshake(served.context, client_context(cas), NAMES[0])
-            assert shown == stored.leaf.certificate, f"{name} at {entry}"
+    [trusted] = set(map(tuple, bundles(fleet.api).values()))
+    for name, served in fleet.contexts.items():
+        shown = handshake(served.context, client_context(trusted), NAMES[0])
+        assert shown == stored.leaf.certificate, name
 
 
 @pytest.mark.parametrize("state", STATES, ids=IDS)
@@ -81,7 +81,6 @@ async def test_when_it_comes_over_serving_replicas_nobody_is_cut_off(
     fleet.start("a")
     fleet.start("b")
     await fleet.settle(20)
-    works(fleet)
     with served_without_a_break(fleet):
         if wiped:
             wipe(fleet.api)
