@@ -146,9 +146,7 @@ class Store(Generic[T]):
         old = self._objects.pop(uid, None)
         if old is None:
             return
-        key = (old.metadata.namespace, old.metadata.name)
-        if self._uids.get(key) == uid:
-            del self._uids[key]
+        self._uids.pop((old.metadata.namespace, old.metadata.name), None)
         for index in self._indexes.values():
             index.remove(uid, old)
         self._notify(Change(old, None))

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from tests.kube.pki import Pair
+from tests.pki import Pair
 
 
 @dataclass

@@ -14,6 +14,7 @@ from kube.client import ApiClient
 from kube.credentials import Credentials
 from kube.errors import (
     AlreadyExists,
+    ApiError,
     Conflict,
     Forbidden,
     Gone,
@@ -121,7 +122,7 @@ async def test_a_delete_carries_both_preconditions(clock: FakeClock) -> None:
         (status(409, reason="Conflict"), Conflict),
         (status(409, reason="AlreadyExists"), AlreadyExists),
         (status(410, reason="Expired"), Gone),
-        (httpx.Response(302, headers={"location": "https://elsewhere"}), KubeError),
+        (httpx.Response(302, headers={"location": "https://elsewhere"}), ApiError),
         (httpx.Response(200, content=b"not json"), Unreachable),
         (httpx.Response(200, content=b'{"metadata":7}'), Unreadable),
         (httpx.ConnectError("refused"), Unreachable),

@@ -10,8 +10,8 @@ import pytest
 import uvloop
 
 from kube.pool import Pool
-from tests.kube.pki import TestCa
 from tests.kube.server import Exchange, Handler, ScriptedServer, scripted
+from tests.pki import TestCa
 
 pytestmark = pytest.mark.anyio
 
@@ -98,6 +98,30 @@ async def test_a_server_that_closes_after_its_answer_is_connected_to_again() -> 
         for _ in range(2):
             assert (await client.get("/")).content == b"x"
         assert server.connections == 2
+
+
+async def test_a_server_that_says_it_will_close_is_not_asked_again_on_that_connection() -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.answer(b"x", headers={"Connection": "close"})
+
+    async with talking(answer) as (server, client):
+        for _ in range(2):
+            assert (await client.get("/")).content == b"x"
+        assert server.connections == 2
+
+
+async def test_places_are_given_back_whether_calls_succeed_or_fail() -> None:
+    async def answer(exchange: Exchange) -> None:
+        if exchange.path == "/bad":
+            exchange.cut()
+        else:
+            await exchange.answer(b"x")
+
+    async with talking(answer) as (_, client):
+        for _ in range(60):
+            with pytest.raises(httpx.NetworkError):
+                await client.post("/bad")
+            assert (await client.get("/good")).content == b"x"
 
 
 async def test_an_interim_answer_is_skipped() -> None:

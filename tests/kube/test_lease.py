@@ -28,6 +28,7 @@ class Leases:
         self.lease: dict[str, Any] | None = None
         self.version = 10
         self.writes: list[tuple[str, str]] = []
+        self.attempts: list[str] = []
         self.cut_off: set[str] = set()
         self.hanging: set[str] = set()
         self.lose_answers = False
@@ -55,6 +56,8 @@ class Leases:
         return httpx.MockTransport(handle)
 
     def answer(self, who: str, request: httpx.Request) -> httpx.Response:
+        if request.method != "GET":
+            self.attempts.append(who)
         if request.method == "POST":
             if self.lease is not None:
                 return failed(409, "AlreadyExists")
@@ -241,9 +244,9 @@ async def test_a_clean_stop_hands_over_within_one_retry_period(clock: FakeClock)
 
 async def test_the_work_stops_before_the_lease_is_released(clock: FakeClock) -> None:
     async with candidates(clock, "a") as (leases, a):
-        a.stop_takes_s = 8
+        a.stop_takes_s = 14
         stopping = asyncio.create_task(a.stop())
-        await clock.advance(7.9)
+        await clock.advance(13.9)
         assert a.working
         assert leases.holder == "a"
         assert a.elector.may_act(), "renewed while the work comes to its end"
@@ -364,7 +367,9 @@ async def test_another_holder_ends_leadership_at_once(clock: FakeClock) -> None:
     async with candidates(clock, "a") as (leases, a):
         await clock.advance(5)
         leases.store({"holderIdentity": "intruder", "leaseDurationSeconds": 15})
+        leases.attempts.clear()
         await clock.advance(2)
+        assert leases.attempts == ["a"], "its renewal, and no release of what is not its own"
         assert (a.working, a.elector.is_leader) == (False, False)
         assert leases.holder == "intruder", "not taken back, not released"
         await clock.advance(17)

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -109,6 +109,18 @@ class Api:
         return fault if isinstance(fault, httpx.Response) else httpx.Response(200, content=fault)
 
 
+class Replaced(Store[Pod]):
+    """A store that remembers the lists it was given."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.replaced: list[list[Pod]] = []
+
+    def replace(self, items: Iterable[Pod], *, unreadable: Collection[str] = ()) -> None:
+        self.replaced.append(list(items))
+        super().replace(self.replaced[-1], unreadable=unreadable)
+
+
 class Running:
     """A reflector at work on an `Api`."""
 
@@ -117,7 +129,7 @@ class Running:
     ) -> None:
         self.api = api
         self.clock = clock
-        self.store: Store[Pod] = Store(clock)
+        self.store = Replaced(clock)
         self.changes: list[Change[Pod]] = []
         self.errors: list[KubeError] = []
         self.store.subscribe(self.changes.append)
@@ -384,6 +396,7 @@ async def test_one_broken_object_never_stops_list_or_stream(
             event("MODIFIED", pod("A", "91") | {"spec": {"containers": "none"}}),
             event("PAUSED", pod("A", "92")),
             event("ADDED", pod("B", "93")),
+            event("MODIFIED", broken),
         )
         await clock.settle()
         assert run.uids == {"A", "B"}
@@ -391,7 +404,7 @@ async def test_one_broken_object_never_stops_list_or_stream(
         assert kept is not None
         assert kept.metadata.resource_version == "1"
         assert len(run.api.watches) == 1
-        assert [type(e) for e in run.errors] == [Unreadable] * 7
+        assert [type(e) for e in run.errors] == [Unreadable] * 8
         said = [r for r in caplog.records if "cannot be read" in r.getMessage()]
         assert len(said) == 3, "once for each object, not for each event"
         await clock.advance(280)
@@ -442,6 +455,7 @@ async def test_a_relist_of_unchanged_objects_tells_nobody_and_keeps_the_objects(
         assert len(run.api.lists) == 2
         assert run.told() == []
         assert run.store.by_uid("A") is before
+        assert run.store.replaced[1][0] is before, "a second copy is not held through the list"
 
 
 async def test_the_age_is_reset_by_list_event_and_bookmark_alone(clock: FakeClock) -> None:
@@ -568,6 +582,7 @@ async def test_ten_thousand_reconnects_leave_memory_and_tasks_as_they_were(
         api.lists.clear()
         run.errors.clear()
         run.changes.clear()
+        run.store.replaced.clear()
         return endings[reconnects % len(endings)]()
 
     run = Running(api, Hurrying(), answer=answer)

@@ -1,3 +1,4 @@
+from kube import sharing
 from kube.sharing import shared
 
 
@@ -16,3 +17,4 @@ def test_what_is_shared_stays_right_when_the_memory_begins_anew() -> None:
     values = [shared(f"value {number}") for number in range(50_000)]
     assert values == [f"value {number}" for number in range(50_000)]
     assert shared("value 1") == "value 1"
+    assert len(sharing._known) <= 20_000

@@ -14,8 +14,8 @@ from kube.credentials import Credentials
 from kube.errors import ConfigError, Unreachable
 from kube.tls import TlsMaterial, build_context, read_material
 from tests.clock import FakeClock
-from tests.kube.pki import TestCa
 from tests.kube.server import Exchange, ScriptedServer, scripted
+from tests.pki import TestCa
 
 pytestmark = pytest.mark.anyio
 
