@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from tests.apiserver.errors import StatusError
 from tests.apiserver.storage import Change
@@ -56,6 +56,18 @@ class Rule:
         for wake in self.waiting:
             wake()
         self.waiting.clear()
+
+
+class FaultyServer(Protocol):
+    """What the faults of a whole server need of it; called on its loop."""
+
+    def cut_watches(self, clean: bool) -> int: ...
+
+    def compact(self) -> object: ...
+
+    def block(self) -> None: ...
+
+    def unblock(self) -> object: ...
 
 
 class Faults:
@@ -222,22 +234,6 @@ class Faults:
         with self._lock:
             self._rules.append(rule)
         return rule
-
-
-class FaultyServer:
-    """What the faults of a whole server need of it; called on its loop."""
-
-    def cut_watches(self, clean: bool) -> int:
-        raise NotImplementedError
-
-    def compact(self) -> object:
-        raise NotImplementedError
-
-    def block(self) -> None:
-        raise NotImplementedError
-
-    def unblock(self) -> object:
-        raise NotImplementedError
 
 
 _REASONS = {

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -168,17 +168,14 @@ class _Cut:
             self._watch.subscription.wake.set()
 
 
-class Handler:
+class Handler(Protocol):
     """What the application serves; see routes.py."""
 
-    def verb(self, request: Request) -> str:
-        raise NotImplementedError
+    def verb(self, request: Request) -> str: ...
 
-    def authenticate(self, request: Request) -> User:
-        raise NotImplementedError
+    def authenticate(self, request: Request) -> User: ...
 
-    async def handle(self, request: Request) -> Response | Stream:
-        raise NotImplementedError
+    async def handle(self, request: Request) -> Response | Stream: ...
 
 
 class Application:

@@ -18,7 +18,6 @@ from tests.apiserver.call import Call, DeleteOptions, Target, User
 from tests.apiserver.deletion import Deletion
 from tests.apiserver.discovery import Discovery
 from tests.apiserver.http import (
-    Handler,
     Request,
     Response,
     Stream,
@@ -72,7 +71,7 @@ def place_of(path: str) -> Place | None:
     return Place(group, version, plural, namespace, name, subresource)
 
 
-class Routes(Handler):
+class Routes:
     def __init__(
         self,
         registry: Registry,

@@ -7,6 +7,7 @@ and its files are gone.
 from __future__ import annotations
 
 import asyncio
+import base64
 import shutil
 import socket
 import ssl
@@ -29,7 +30,7 @@ from tests.apiserver.collector import NAMESPACE_GRACE_S, Collector
 from tests.apiserver.custom import CustomResources
 from tests.apiserver.deletion import IMMORTAL_NAMESPACES, Deletion
 from tests.apiserver.discovery import Discovery
-from tests.apiserver.faults import Faults, FaultyServer
+from tests.apiserver.faults import Faults
 from tests.apiserver.gate import Objects
 from tests.apiserver.http import Application
 from tests.apiserver.kinds import Kinds, Object, builtin_resources
@@ -58,7 +59,7 @@ VERSION: Object = {
 ADMINISTRATOR = "admin"
 
 
-class EmbeddedCluster(FaultyServer):
+class EmbeddedCluster:
     """A cluster of one API server, as tests.cluster.Cluster describes it."""
 
     def __init__(
@@ -256,8 +257,6 @@ class EmbeddedCluster(FaultyServer):
 
 
 def kubeconfig_text(url: str, ca_pem: str, user: str, token: str) -> str:
-    import base64
-
     ca = base64.b64encode(ca_pem.encode()).decode()
     return yaml.safe_dump(
         {

@@ -91,10 +91,11 @@ def _put(rng: random.Random, name: str, query: Object) -> Step:
     def send(site: Site) -> httpx.Response:
         if when:
             site.remember(name)
-        body: Object = site.read.get(name) or pod(name)
+        if name not in site.read:
+            return site.api.get(f"{site.path}/{name}")
+        body = site.read[name]
         body = {**body, "metadata": {**body["metadata"]}, "spec": {**body["spec"]}}
         body["spec"]["containers"] = [dict(c) for c in body["spec"]["containers"]]
-        body["metadata"].setdefault("resourceVersion", "")
         _EDITS[edit](body)
         return site.api.put(f"{site.path}/{name}{subresource}", body, **query)
 
