@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.kube.pki import TestCa
+from tests.pki import TestCa
 
 POD_BYTES = 11 * 1024
 _INDEX = "@@@@@@@"

@@ -17,7 +17,7 @@ import msgspec
 from kube.client import ApiClient
 from kube.credentials import Credentials
 from tests.clock import FakeClock
-from tests.kube.pki import TestCa
+from tests.pki import TestCa
 from webhook import stamps
 
 SERVER = "https://api.test"

@@ -25,7 +25,7 @@ import psycopg
 
 from tests.controlplane.errors import ControlPlaneError
 from tests.controlplane.processes import Process, free_port
-from tests.kube.pki import Pair
+from tests.pki import Pair
 
 # Changing the user clears the wish to die with the parent, so it is made anew afterwards.
 _AS_NOBODY = """

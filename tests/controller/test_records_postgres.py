@@ -20,7 +20,7 @@ from controller.records_postgres import PostgresRecords, PostgresSettings
 from kube.errors import ConfigError
 from tests.controller.pods import as_pod, incarnation, pod
 from tests.controller.postgres import Postgres, tls_front
-from tests.kube.pki import TestCa
+from tests.pki import TestCa
 
 pytestmark = pytest.mark.anyio
 

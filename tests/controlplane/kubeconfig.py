@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from tests.controlplane.pki import Pair
+from tests.pki import Pair
 
 
 def write(
@@ -17,7 +17,7 @@ def write(
     if token:
         credentials["token"] = token
     if pair:
-        credentials["client-certificate-data"] = _base64(pair.certificate)
+        credentials["client-certificate-data"] = _base64(pair.cert)
         credentials["client-key-data"] = _base64(pair.key)
     config = {
         "apiVersion": "v1",

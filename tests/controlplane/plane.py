@@ -5,6 +5,8 @@ There is no node: pods that nobody plays a kubelet for stay Pending.
 """
 
 import base64
+import secrets
+import ssl
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +16,11 @@ from typing import Any, Self
 import httpx
 import yaml
 
-from tests.controlplane import kubeconfig, pki
+from tests.controlplane import kubeconfig
 from tests.controlplane.build import binaries
 from tests.controlplane.errors import ControlPlaneError
 from tests.controlplane.processes import Process, free_port
+from tests.pki import Pair, TestCa
 
 START_TIMEOUT_S = 90.0
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -62,9 +65,9 @@ class ControlPlane:
         self._scratch = tempfile.TemporaryDirectory(prefix="podstamp-control-plane-")
         self.folder = Path(self._scratch.name)
         self.url = f"https://127.0.0.1:{self._port}"
-        self._authority = pki.Authority()
-        self.ca_pem = self._authority.pem
-        self.token = pki.random_token()
+        self._authority = TestCa("podstamp-test-control-plane")
+        self.ca_pem = self._authority.cert
+        self.token = secrets.token_urlsafe(24)
         self.kubeconfig = self.folder / "admin.kubeconfig"
         try:
             self._start()
@@ -97,7 +100,9 @@ class ControlPlane:
 
     def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig with a client certificate of this user and these groups."""
-        return self._write_kubeconfig(user, pair=self._authority.client(user, groups))
+        return self._write_kubeconfig(
+            user, pair=self._authority.issue(common_name=user, organizations=groups)
+        )
 
     def kubeconfig_for_service_account(
         self, namespace: str, name: str, *, expires_s: int = 3600
@@ -145,7 +150,7 @@ class ControlPlane:
             allow_privileged="true",
             service_cluster_ip_range="10.0.0.0/24",
             service_account_issuer=ISSUER,
-            service_account_key_file=self.folder / "service-account.key",
+            service_account_key_file=self.folder / "service-account.crt",
             service_account_signing_key_file=self.folder / "service-account.key",
             audit_policy_file=self.folder / "audit-policy.yaml",
             audit_log_path=self.audit_log,
@@ -184,22 +189,22 @@ class ControlPlane:
             self._http = httpx.Client(
                 base_url=self.url,
                 headers={"Authorization": f"Bearer {self.token}"},
-                verify=pki.trusting(self.ca_pem),
+                verify=ssl.create_default_context(cadata=self.ca_pem),
                 timeout=10.0,
                 trust_env=False,
             )
         return self._http
 
     def _start(self) -> None:
-        serving = self._authority.serving(
-            ["localhost", "kubernetes.default.svc", "kubernetes.default"],
-            ["127.0.0.1", "10.0.0.1"],
-        )
+        names = ("localhost", "kubernetes.default.svc", "kubernetes.default")
+        serving = self._authority.issue(*names, "127.0.0.1", "10.0.0.1")
+        tokens = self._authority.issue(common_name="service-account tokens")
         for name, content in {
             "ca.crt": self.ca_pem,
-            "serving.crt": serving.certificate,
+            "serving.crt": serving.cert,
             "serving.key": serving.key,
-            "service-account.key": pki.signing_key(),
+            "service-account.crt": tokens.cert,
+            "service-account.key": tokens.key,
             "tokens.csv": f'{self.token},{ADMIN},{ADMIN},"system:masters"\n',
             "audit-policy.yaml": yaml.safe_dump(AUDIT_POLICY),
         }.items():
@@ -262,9 +267,7 @@ class ControlPlane:
         path = "/api/v1/namespaces/default/serviceaccounts/default"
         return self._admin().get(path).status_code == 200
 
-    def _write_kubeconfig(
-        self, user: str, *, token: str = "", pair: pki.Pair | None = None
-    ) -> Path:
+    def _write_kubeconfig(self, user: str, *, token: str = "", pair: Pair | None = None) -> Path:
         self._identities += 1
         return kubeconfig.write(
             self.folder / f"identity-{self._identities}.kubeconfig",
