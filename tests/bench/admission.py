@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import statistics
 import subprocess
@@ -24,7 +23,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.apiserver import EmbeddedCluster
+from tests.controlplane.build import CACHE
+from tests.controlplane.errors import ControlPlaneError
 from tests.controlplane.processes import Process
+from tests.controlplane.toolchain import environment, find_go
 from tests.launch import ROOT, clean_environment, launch_webhook
 from tests.webhook.builders import encode, owner, pod, review, stamped
 from tests.webhook.site import open_site, pods, write_pair
@@ -94,14 +96,15 @@ def vllm_review() -> bytes:
 
 def build_go() -> str | None:
     """Build handler and load generator; returns why that cannot be done, if so."""
-    go = shutil.which("go")
-    if go is None:
-        return "there is no Go on this machine"
     GO_BINARY.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        go = find_go(CACHE, [GO_SOURCE / "go.mod"])
+    except ControlPlaneError as error:
+        return str(error)
     built = subprocess.run(
-        [go, "build", "-o", str(GO_BINARY), "."],
+        [go.command, "build", "-o", str(GO_BINARY), "."],
         cwd=GO_SOURCE,
-        env=os.environ | {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"},
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,
