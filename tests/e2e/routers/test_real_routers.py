@@ -20,7 +20,7 @@ from tests.routers.rig import Rig, config_of, rigged
 from tests.standins.engine import Engine
 from tests.standins_tests.running import running
 
-pytestmark = [pytest.mark.anyio, pytest.mark.e2e]
+pytestmark = pytest.mark.anyio
 
 Drive = Callable[[RealRouter, Path], RouterConfig]
 
