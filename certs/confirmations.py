@@ -9,10 +9,8 @@ that no two readers disagree for longer than one write.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -84,11 +82,6 @@ class Records(msgspec.Struct, frozen=True):
 
     def _entries(self) -> dict[str, _Entry]:
         return {name: _read_entry(text) for name, text in self.texts.items()}
-
-
-def own_identity(environ: Mapping[str, str] = os.environ) -> str:
-    """The name under which this process confirms: its pod's, or host and process."""
-    return replica_key(environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}")
 
 
 def replica_key(identity: str) -> str:

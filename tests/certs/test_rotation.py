@@ -3,7 +3,7 @@
 import asyncio
 from base64 import b64decode
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
@@ -73,6 +73,26 @@ async def test_of_three_replicas_that_start_at_once_one_makes_the_ca(seed: int) 
     assert {context.fingerprint for context in fleet.contexts.values()} == {leaf(fleet)}
     for entry, trusted in bundles(fleet.api).items():
         assert [fingerprint(ca) for ca in trusted] == cas(fleet), entry
+
+
+@pytest.mark.parametrize("order", ["ahead first", "behind first"])
+@pytest.mark.parametrize("hours", [1, 2])
+async def test_replicas_whose_clocks_disagree_agree_on_a_pair_that_is_valid_now(
+    order: str, hours: int
+) -> None:
+    fleet = fleet_of()
+    names = ("ahead", "behind") if order == "ahead first" else ("behind", "ahead")
+    for name in names:
+        off = timedelta(hours=hours if name == "ahead" else -hours)
+        await fleet.start(name, off).look()
+    fleet.start("right")
+    await fleet.settle(3 * SETTLE_S)
+    version = fleet.api.objects[SECRET]["metadata"]["resourceVersion"]
+    await fleet.settle(300, step_s=60)
+    assert fleet.api.objects[SECRET]["metadata"]["resourceVersion"] == version
+    assert inspect(secret(fleet), NAMES, fleet.clock.now()).problems == ()
+    assert {context.fingerprint for context in fleet.contexts.values()} == {leaf(fleet)}
+    assert fleet.untrusted(bundles(fleet.api)) == []
 
 
 async def test_a_leaf_is_renewed_at_two_thirds_of_its_life_by_the_same_ca() -> None:

@@ -103,6 +103,23 @@ class Authority:
         }
 
 
+@dataclass(frozen=True)
+class SkewedClock:
+    """The time of `clock`, but the wall is off."""
+
+    clock: FakeClock
+    off: timedelta
+
+    def now(self) -> datetime:
+        return self.clock.now() + self.off
+
+    def monotonic(self) -> float:
+        return self.clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+
 @dataclass
 class Fleet:
     """Replicas by name, over one API and one clock."""
@@ -114,17 +131,18 @@ class Fleet:
     contexts: dict[str, ServingContext] = field(default_factory=dict)
     _shown: dict[str, tuple[str | None, x509.Certificate]] = field(default_factory=dict)
 
-    def start(self, name: str, random: Random | None = None) -> Keeper:
-        """A new process of that name, which knows nothing."""
-        self.contexts[name] = ServingContext(clock=self.clock)
+    def start(self, name: str, off: timedelta = timedelta()) -> Keeper:
+        """A new process of that name, which knows nothing, and whose wall clock is `off`."""
+        clock = SkewedClock(self.clock, off)
+        self.contexts[name] = ServingContext(clock=clock)
         self.keepers[name] = Keeper(
             MemoryClient(self.api, name),
             self.contexts[name],
             namespace="podstamp-system",
             settings=self.settings,
             identity=name,
-            clock=self.clock,
-            random=random or Random(1),
+            clock=clock,
+            random=Random(1),
         )
         return self.keepers[name]
 
