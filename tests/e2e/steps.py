@@ -34,7 +34,7 @@ def names(kubectl: Kubectl, namespace: str) -> set[str]:
     return {line.removeprefix("pod/") for line in listed}
 
 
-def gone(kubectl: Kubectl, namespace: str, *pods: str, timeout_s: float = 15.0) -> None:
+def gone(kubectl: Kubectl, namespace: str, *pods: str, timeout_s: float = 30.0) -> None:
     """Returns when none of these is there; AssertionError after the time."""
     eventually(
         lambda: not set(pods) & names(kubectl, namespace), f"{', '.join(pods)} gone", timeout_s

@@ -42,7 +42,7 @@ def test_both_processes_outlive_a_killed_api_server(
         assert answer.status_code == 200, "liveness depends on the API server"
     plane.start_apiserver()
     fail(kubectl, namespace, "llama-1")
-    gone(kubectl, namespace, "llama-1", timeout_s=30.0)
+    gone(kubectl, namespace, "llama-1")
     create(kubectl, member(owner, 1))
     eventually(lambda: ready(podstamp), "both are ready again")
     assert (podstamp.controller.pid, podstamp.webhook.pid) == pids
@@ -66,6 +66,6 @@ def test_what_happened_while_blind_is_found_after_a_compaction(
         plane.restart_apiserver()
     finally:
         podstamp.controller.signal(signal.SIGCONT)
-    gone(kubectl, namespace, "llama-0", "llama-2", timeout_s=30.0)
+    gone(kubectl, namespace, "llama-0", "llama-2")
     assert names(kubectl, namespace) == {"llama-1"}
     eventually(lambda: ready(podstamp), "both are ready again")

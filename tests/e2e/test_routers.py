@@ -134,7 +134,7 @@ def test_a_router_follows_the_pods_and_keeps_no_ghost(
             eventually(lambda: listed() == everyone, "what it forgot is listed again")
             return drifts(kubectl, namespace) >= 2
 
-        eventually(restarted_twice, "restarts are counted in one event", timeout_s=30.0)
+        eventually(restarted_twice, "restarts are counted in one event")
 
         kubectl("delete", "pod", "engine-0", "-n", namespace)
         eventually(lambda: listed() == {urls["engine-1"], urls["engine-2"]}, "one left")
@@ -196,7 +196,7 @@ def test_slices_of_a_service_follow_the_pods(
     kubectl("delete", "pod", "engine-2", "-n", namespace)
     eventually(lambda: addresses() == {DOCUMENTED[0]}, "one is left")
     kubectl("delete", "service", "chat", "-n", namespace)
-    eventually(lambda: not addresses(), "the slices left with their Service", timeout_s=30.0)
+    eventually(lambda: not addresses(), "the slices left with their Service")
 
 
 def test_a_config_map_of_a_router_follows_the_pods(

@@ -8,7 +8,7 @@ T = TypeVar("T")
 POLL_S = 0.05
 
 
-def eventually(probe: Callable[[], T | None], what: str, timeout_s: float = 15.0) -> T:
+def eventually(probe: Callable[[], T | None], what: str, timeout_s: float = 30.0) -> T:
     """The first true value of `probe()`; AssertionError with `what` and the last value if none."""
     deadline = time.monotonic() + timeout_s
     while True:
