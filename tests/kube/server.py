@@ -126,6 +126,13 @@ class ScriptedServer:
             writer.transport.abort()
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    """Return as soon as `holds`; a failure if it never does."""
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110  (what is waited for is the network)
+            await asyncio.sleep(0.002)
+
+
 @asynccontextmanager
 async def scripted(
     handler: Handler, tls: Pair | None = None, *, client_ca: str | None = None

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from kube.pool import Pool
-from tests.kube.server import Exchange, Handler, ScriptedServer, scripted
+from tests.kube.server import Exchange, Handler, ScriptedServer, scripted, until
 from tests.pki import TestCa
 
 pytestmark = pytest.mark.anyio
@@ -229,6 +229,7 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used() -> N
     async with talking(echo) as (server, client):
         await client.get("/")
         server.cut_all()
+        await until(lambda: server.alive == 0)
         await asyncio.sleep(0.02)
         assert (await client.post("/x")).json()["path"] == "/x"
         assert server.connections == 2
@@ -322,15 +323,18 @@ async def test_the_server_name_is_verified() -> None:
 
 
 async def test_unasked_bytes_on_an_idle_connection_cost_it() -> None:
+    answered = asyncio.Event()
+
     async def answer(exchange: Exchange) -> None:
         await exchange.answer(b"x")
         if exchange.connection == 1:
-            await asyncio.sleep(0.01)
+            await answered.wait()
             await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
 
     async with talking(answer) as (server, client):
         await client.get("/")
-        await asyncio.sleep(0.05)
+        answered.set()
+        await until(lambda: server.alive == 0)
         assert (await client.get("/")).content == b"x"
         assert server.connections == 2
 
