@@ -37,12 +37,6 @@ async def test_an_immutable_secret_is_made_anew_when_it_can_serve_no_longer(
 ) -> None:
     async with ApiClient(load_credentials(plane.kubeconfig)) as admin:
         store = SecretStore(admin, NAMESPACE, SECRET)
-        path = paths.secret(NAMESPACE, SECRET)
-        before = await store.read()
-        assert before is not None
-        await admin.patch(path, {"immutable": True})
-        podstamp.stop_webhook()
-        await admin.delete(path, uid=before.metadata.uid)
         broken = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -51,8 +45,12 @@ async def test_an_immutable_secret_is_made_anew_when_it_can_serve_no_longer(
             "data": {"tls.crt": "eA==", "tls.key": "eA=="},
             "immutable": True,
         }
-        await admin.create(paths.secrets(NAMESPACE), broken)
-        podstamp.start_webhook()
+        podstamp.stop_webhook()
+        try:
+            await admin.delete(paths.secret(NAMESPACE, SECRET))
+            await admin.create(paths.secrets(NAMESPACE), broken)
+        finally:
+            podstamp.start_webhook()
         after = await store.read()
     assert after is not None
     assert after.immutable is False
