@@ -1,6 +1,7 @@
 """The stand-in kubelet on the embedded API server."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -79,11 +80,19 @@ async def test_pods_from_before_it_started_are_run_too(
 async def test_pods_of_other_nodes_are_left_alone(admin: Admin, embedded: EmbeddedCluster) -> None:
     async with running(Kubelet(embedded.kubeconfig, node="n1")):
         async with running(Kubelet(embedded.kubeconfig, node="n2", binds=False)):
+            await admin.pod("foreign", spec={"nodeName": "n3"})
             await admin.pod("a")
             await admin.pod("b", spec={"nodeName": "n2"})
-            await admin.pod("c", spec={"nodeName": "n3"})
-            await eventually(admin.phases, {"a": "Running", "b": "Running", "c": "Pending"})
-            assert (await admin.get("a"))["spec"]["nodeName"] == "n1"
+            await eventually(admin.phases, {"a": "Running", "b": "Running", "foreign": "Pending"})
+            await admin.pod("later")
+            await eventually(partial(phase_of, admin, "later"), "Running")
+            assert await phase_of(admin, "foreign") == "Pending"
+            nodes = {name: pod["spec"]["nodeName"] for name, pod in (await admin.pods()).items()}
+            assert nodes == {"a": "n1", "b": "n2", "foreign": "n3", "later": "n1"}
+
+
+async def phase_of(admin: Admin, name: str) -> str:
+    return (await admin.phases())[name]
 
 
 STARTS = {
@@ -162,16 +171,20 @@ async def test_the_successor_of_a_stopping_pod_is_not_removed(
     admin: Admin, embedded: EmbeddedCluster, clock: FakeClock
 ) -> None:
     async with running(Kubelet(embedded.kubeconfig, stop_delay_s=5, clock=clock)) as kubelet:
-        await admin.pod("a")
+        await admin.pod("a", metadata={"finalizers": ["x.example/y"]})
         await runs(admin, "a")
         await kubelet.fail(NAMESPACE, "a")
-        await eventually(admin.phases, {"a": "Failed"})
-        kubelet.stalled = True
         await admin.delete("a")
-        await admin.pod("a")
-        kubelet.resume()
-        await runs(admin, "a")
-        assert clock.sleepers == 0
+        await until(lambda: clock.sleepers == 1)
+        await admin.client.patch(paths.pod(NAMESPACE, "a"), {"metadata": {"finalizers": None}})
+        successor = await admin.pod("a")
+        await clock.advance(5)
+        await admin.pod("b")
+        for _ in range(3):
+            await eventually(partial(phase_of, admin, "b"), "Running")
+            await clock.advance(1)
+        await runs(admin, "a", "b")
+        assert (await admin.get("a"))["metadata"]["uid"] == successor["metadata"]["uid"]
 
 
 async def test_pods_end_and_their_containers_with_them(kubelet: Kubelet, admin: Admin) -> None:

@@ -77,7 +77,7 @@ async def test_a_file_against_the_rules_leaves_the_backends_as_they_are(
     router: ProductionStackRouter, path: Path, clock: FakeClock, content: Any, why: str
 ) -> None:
     write(path, content)
-    await clock.advance(10)
+    await clock.advance(20)
     assert router.urls == [A]
     assert router.config == config()
     assert len(router.rejected) == 1

@@ -254,6 +254,8 @@ async def test_what_the_api_removed_comes_back_with_the_next_resync(
         write(tmp_path / "workers.json", ("1", engine.url))
         await clock.advance(0.2)
         await until(lambda: filed.status(engine.url) == READY)
+        await clock.advance(30)
+        assert filed.urls == [engine.url]
         for _ in range(2):
             await call(client, filed, "DELETE", "1")
         assert filed.urls == []

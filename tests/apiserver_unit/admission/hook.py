@@ -84,10 +84,13 @@ class Hook:
     """
 
     def __init__(
-        self, respond: Respond | None = None, names: tuple[str, ...] = ("127.0.0.1",)
+        self,
+        respond: Respond | None = None,
+        names: tuple[str, ...] = ("127.0.0.1",),
+        who: Identity | None = None,
     ) -> None:
         self.respond = respond or allow()
-        self.identity = identity(*names)
+        self.identity = who or identity(*names)
         self.reviews: list[Json] = []
         self.targets: list[str] = []
         self.hosts: list[str] = []

@@ -1,12 +1,17 @@
 """How a webhook is reached, and that only the one that caBundle vouches for is believed."""
 
 import base64
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tests.apiserver.errors import StatusError
-from tests.apiserver_unit.admission.hook import Hook, Json, identity
+from tests.apiserver_unit.admission.hook import Hook, Identity, Json, identity
 from tests.apiserver_unit.admission.store import MemorySource, entry, pod, pods
 from tests.apiserver_unit.admission.test_webhooks import running
 
@@ -74,6 +79,43 @@ async def test_a_bundle_of_old_and_new_ca_trusts_both() -> None:
     bundle = base64.b64encode(old + new).decode()
     async with Hook() as hook:
         assert await outcome({**hook.client_config(), "caBundle": bundle}, MemorySource()) == ""
+
+
+async def test_a_bundle_may_hold_the_serving_certificate_itself() -> None:
+    async with Hook() as hook:
+        leaf, _, _ = hook.identity.chain_pem.partition(b"-----BEGIN PRIVATE KEY")
+        bundle = base64.b64encode(leaf).decode()
+        assert await outcome({**hook.client_config(), "caBundle": bundle}, MemorySource()) == ""
+
+
+async def test_a_name_in_the_subject_alone_does_not_count() -> None:
+    async with Hook(who=nameless_identity(SERVICE_NAME)) as hook:
+        message = await outcome(by_service(hook), MemorySource(), hook=hook.base)
+    assert "tls: failed to verify certificate" in message
+
+
+def nameless_identity(common_name: str) -> Identity:
+    """A self-signed certificate as people made them before SANs were asked for."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    key_pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return Identity(base64.b64encode(pem).decode(), pem + key_pem)
 
 
 async def test_a_changed_ca_bundle_holds_at_the_next_call() -> None:

@@ -134,5 +134,19 @@ def test_a_failure_does_not_colour_the_next(scope: Scope) -> None:
     known = variables(broken="object.nothing")
     scope.enter(None, known)
     assert Expression("variables.broken || true", frozenset(known)).evaluate(scope) is True
-    with pytest.raises(ExpressionError, match="division by zero"):
-        Expression("1 / 0").evaluate(scope)
+    with pytest.raises(ExpressionError, match="invalid digit"):
+        Expression("int('x')").evaluate(scope)
+
+
+def test_a_variable_is_evaluated_once_for_a_request(scope: Scope) -> None:
+    class Counted(Expression):
+        evaluations = 0
+
+        def evaluate(self, scope: Scope) -> Any:
+            Counted.evaluations += 1
+            return super().evaluate(scope)
+
+    scope.enter(None, {"x": Counted("1")})
+    source = "variables.x + variables.x == 2"
+    assert Expression(source, frozenset({"x"})).evaluate(scope) is True
+    assert Counted.evaluations == 1

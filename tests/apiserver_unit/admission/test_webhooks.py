@@ -174,6 +174,18 @@ async def test_nobody_is_asked_again_when_nothing_changed_after(source: MemorySo
     assert (len(first.reviews), len(last.reviews)) == (1, 1)
 
 
+async def test_a_patch_without_effect_asks_nobody_again(source: MemorySource) -> None:
+    same = {"op": "replace", "path": "/metadata/name", "value": "p"}
+    async with Hook() as first, Hook(patching(same)) as last, running(source) as chain:
+        source.hooks(
+            "m",
+            entry(first.client_config(), "first.example.dev", reinvocationPolicy="IfNeeded"),
+            entry(last.client_config(), "last.example.dev"),
+        )
+        assert await chain.mutate(pods(), pod(), None) == pod()
+    assert len(first.reviews) == 1
+
+
 DENIALS: dict[str, tuple[Json, int, str | None, str]] = {
     "code-and-reason": (
         {"code": 409, "reason": "Conflict", "message": "index 3 is held"},
@@ -461,6 +473,29 @@ async def test_match_conditions_call_skip_or_refuse(
         else:
             await chain.mutate(pods(), pod(), None)
     assert len(hook.reviews) == (outcome is True)
+
+
+async def test_conditions_of_webhooks_do_not_see_what_a_policy_saw(source: MemorySource) -> None:
+    condition = {"name": "c", "expression": "namespaceObject == null"}
+    async with Hook() as hook, running(source) as chain:
+        source.policy("p", {"validations": [{"expression": "namespaceObject != null"}]})
+        config = entry(hook.client_config(), matchConditions=[condition])
+        source.hooks("c", config, mutating=False)
+        await chain.validate(pods(), pod(), None)
+    assert len(hook.reviews) == 1
+
+
+async def test_a_broken_configuration_is_refused_when_it_is_written(source: MemorySource) -> None:
+    attributes = pods(
+        group="admissionregistration.k8s.io",
+        resource="validatingadmissionpolicies",
+        kind="ValidatingAdmissionPolicy",
+        namespace="",
+    )
+    broken = {"metadata": {"name": "p"}, "spec": {"validations": [{"expression": "a b"}]}}
+    async with running(source) as chain:
+        status = await refused(chain.validate(attributes, broken, None))
+    assert (status["code"], status["reason"]) == (422, "Invalid")
 
 
 async def test_conditions_of_a_later_webhook_see_the_changed_object(source: MemorySource) -> None:
