@@ -20,7 +20,7 @@ from kopf._core.reactor import inventory
 
 from tests.webhook.builders import NOW_NS
 from webhook import stamps
-from webhook.adapters import declared_adapters
+from webhook.adapters import declared_adapters, read_arguments
 from webhook.review import Container
 
 
@@ -43,7 +43,9 @@ def stamp(body: bodies.Body, patch: kopf.Patch, **_: Any) -> None:
         Container(command=each.get("command"), args=each.get("args"))
         for each in body.spec.get("containers", ())
     ]
-    names = declared_adapters(meta.annotations.get(stamps.ADAPTERS), containers).names
+    names = declared_adapters(
+        meta.annotations.get(stamps.ADAPTERS), read_arguments(containers)
+    ).names
     if names:
         annotations[stamps.ADAPTERS_DIGEST] = stamps.adapters_digest(names)
         annotations[stamps.LORA_MODIFIED] = stamps.format_instant(NOW_NS)
