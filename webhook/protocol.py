@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import httptools
 
@@ -28,6 +28,13 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FAILED: Final = Reply(500, TEXT, b"the webhook failed on this review; see its log\n", close=True)
 
 
+class Timers(Protocol):
+    """The part of an event loop that knows the time."""
+
+    def time(self) -> float: ...
+    def call_later(self, delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle: ...
+
+
 class AdmissionProtocol(asyncio.Protocol):
     """One connection to `app`. `connections` holds those that are open; one that says nothing
     for `idle_s` seconds is closed; `lost` is called when one has left."""
@@ -39,16 +46,17 @@ class AdmissionProtocol(asyncio.Protocol):
         *,
         idle_s: float,
         lost: Callable[[], None] = lambda: None,
+        timers: Timers | None = None,
     ) -> None:
         self._app = app
         self._idle_s = idle_s
-        self._loop = asyncio.get_running_loop()
+        self._timers = timers or asyncio.get_running_loop()
         self._connections = connections
         self._lost = lost
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
-        self._active_at = self._loop.time()
+        self._active_at = self._timers.time()
         self._busy = False
         """A call is being read or answered."""
         self._closing = False
@@ -62,7 +70,7 @@ class AdmissionProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # TCP and TLS transports are both
         self._connections.add(self)
-        self._timer = self._loop.call_later(self._idle_s, self._check_idle)
+        self._timer = self._timers.call_later(self._idle_s, self._check_idle)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._connections.discard(self)
@@ -90,17 +98,17 @@ class AdmissionProtocol(asyncio.Protocol):
             self._transport.close()
 
     def _check_idle(self) -> None:
-        idle_s = self._loop.time() - self._active_at
+        idle_s = self._timers.time() - self._active_at
         if idle_s >= self._idle_s and self._waiting is None:
             self._transport.close()
         else:
             remaining_s = max(self._idle_s - idle_s, 0.1)
-            self._timer = self._loop.call_later(remaining_s, self._check_idle)
+            self._timer = self._timers.call_later(remaining_s, self._check_idle)
 
     def data_received(self, data: bytes) -> None:
         if self._closing and not self._busy:
             return
-        self._active_at = self._loop.time()
+        self._active_at = self._timers.time()
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -192,7 +200,7 @@ class AdmissionProtocol(asyncio.Protocol):
             self._reply(reply, keep)
         else:
             self._transport.pause_reading()
-            self._waiting = self._loop.create_task(reply)
+            self._waiting = asyncio.get_running_loop().create_task(reply)
             self._waiting.add_done_callback(partial(self._answered, keep))
 
     def _answered(self, keep: bool, waiting: asyncio.Task[Reply]) -> None:
@@ -215,7 +223,7 @@ class AdmissionProtocol(asyncio.Protocol):
 
     def _reply(self, reply: Reply, keep: bool = True) -> None:
         self._busy = False
-        self._active_at = self._loop.time()
+        self._active_at = self._timers.time()
         close = reply.close or not keep or self._closing or self._app.draining
         if reply.status == 200:
             head = _JSON_HEAD % len(reply.content)

@@ -29,7 +29,7 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 BYPASS = "tests.example.org/bypass"
 HOLD = "example.org/hold"
-READY_S, POLL_S = 20.0, 0.05
+READY_S, POLL_S = 60.0, 0.05
 
 
 def documents(path: Path) -> list[Object]:
@@ -56,7 +56,7 @@ def write_pair(folder: Path) -> bytes:
     return ca.cert_pem
 
 
-def by_url(configuration: Object, url: str, ca_pem: bytes, *, timeout_s: int = 5) -> Object:
+def by_url(configuration: Object, url: str, ca_pem: bytes, *, timeout_s: int = 30) -> Object:
     """The configuration with its entries reached at `url`; namespaces labelled `BYPASS` are kept
     from the mutating ones."""
     for entry in configuration["webhooks"]:
@@ -165,13 +165,13 @@ def _warnings(response: httpx.Response) -> list[str]:
 def open_site(cluster: Cluster) -> Iterator[Site]:
     """The API server alone."""
     context = ssl.create_default_context(cadata=cluster.ca_pem)
-    with httpx.Client(base_url=cluster.url, verify=context, timeout=20) as http:
+    with httpx.Client(base_url=cluster.url, verify=context, timeout=60) as http:
         yield Site(cluster, http)
 
 
 @contextmanager
 def full_site(
-    folder: Path, *, config: Object | None = None, policies: bool = False, timeout_s: int = 5
+    folder: Path, *, config: Object | None = None, policies: bool = False, timeout_s: int = 30
 ) -> Iterator[Site]:
     """API server and webhook, with the webhook configurations of the manifests."""
     ca_pem = write_pair(folder / "certs")
@@ -191,7 +191,7 @@ def full_site(
 
 
 def install_webhooks(
-    site: Site, ca_pem: bytes, *, timeout_s: int = 5, extra: Sequence[Object] = ()
+    site: Site, ca_pem: bytes, *, timeout_s: int = 30, extra: Sequence[Object] = ()
 ) -> None:
     assert site.webhook is not None
     url = f"https://127.0.0.1:{site.webhook.ports.port}"

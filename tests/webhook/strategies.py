@@ -9,7 +9,7 @@ import copy
 import os
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.webhook.builders import (
@@ -25,7 +25,14 @@ from tests.webhook.builders import (
 from webhook import stamps
 
 EXAMPLES = int(os.environ.get("PODSTAMP_FUZZ_EXAMPLES", "1000"))
-FUZZ = settings(max_examples=EXAMPLES, deadline=None, database=None, derandomize=EXAMPLES <= 1000)
+FUZZ = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    derandomize=EXAMPLES <= 1000,
+    # Slowness is that of the machine, and big pods are meant to be big.
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 # Characters that have broken JSON, JSON pointers, header lines or comparisons somewhere.
 _ODD = 'a/~0"\\\u0000\u0085\u2028\ufeffé漢😀\t\n=,{}[]$()'

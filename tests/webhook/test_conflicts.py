@@ -102,7 +102,7 @@ async def test_no_answer_within_the_deadline_allows(
     embedded.faults.hang(verb="get", path="ps-other-3")
     begun = time.monotonic()
     verdict = await Confirmer(client, Tally()).decide(ALLOWED, suspicion, budget_s)
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 8
     assert verdict.allowed
     assert "could not be confirmed" in verdict.warnings[1]
 

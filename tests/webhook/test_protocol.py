@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -79,15 +79,39 @@ class Broken(AdmissionApp):
         raise ZeroDivisionError
 
 
+class Clockwork:
+    """Time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._due: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self._now
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        self._due.append((self._now + delay, callback))
+        return asyncio.get_running_loop().call_later(3600, lambda: None)
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+        ripe = [entry for entry in self._due if entry[0] <= self._now]
+        self._due = [entry for entry in self._due if entry[0] > self._now]
+        for _, callback in ripe:
+            callback()
+
+
 class Connection:
     """A client's end."""
 
-    def __init__(self, app: AdmissionApp | None = None, *, idle_s: float = IDLE_S) -> None:
+    def __init__(self, app: AdmissionApp | None = None, *, timers: Clockwork | None = None) -> None:
         self.tally = Tally()
         self.app = app or AdmissionApp(Judge(Settings()), self.tally)
         self.open: set[AdmissionProtocol] = set()
         self.lost = 0
-        self.protocol = AdmissionProtocol(self.app, self.open, idle_s=idle_s, lost=self._lost)
+        self.protocol = AdmissionProtocol(
+            self.app, self.open, idle_s=IDLE_S, lost=self._lost, timers=timers
+        )
         self.wire = Wire()
         self.protocol.connection_made(self.wire)
 
@@ -311,13 +335,30 @@ async def test_open_connections_are_known() -> None:
 
 
 async def test_an_idle_connection_is_closed_and_a_used_one_is_not() -> None:
-    idle, used = Connection(idle_s=0.15), Connection(idle_s=0.15)
-    for _ in range(8):
-        await asyncio.sleep(0.05)
-        used.send(call())
-    assert idle.wire.closed
-    assert not used.wire.closed
-    used.protocol.connection_lost(None)
+    clockwork = Clockwork()
+    idle, used = Connection(timers=clockwork), Connection(timers=clockwork)
+    clockwork.advance(IDLE_S - 1)
+    used.send(call())
+    assert _closed(idle, used) == (False, False)
+    clockwork.advance(1)
+    assert _closed(idle, used) == (True, False)
+    clockwork.advance(IDLE_S - 2)
+    assert _closed(idle, used) == (True, False)
+    clockwork.advance(1)
+    assert _closed(idle, used) == (True, True)
+
+
+def _closed(*connections: Connection) -> tuple[bool, ...]:
+    return tuple(connection.wire.closed for connection in connections)
+
+
+async def test_a_review_that_waits_for_another_pod_is_not_idle() -> None:
+    clockwork = Clockwork()
+    connection = Connection(Later(), timers=clockwork)
+    connection.send(call(target=b"/validate"))
+    clockwork.advance(2 * IDLE_S)
+    assert not connection.wire.closed
+    connection.protocol.connection_lost(None)
 
 
 async def test_a_client_that_does_not_read_is_not_read_from() -> None:

@@ -1,6 +1,6 @@
 """A replacement that a set controller makes on the delete event is never refused.
 
-The webhook's own store is a second behind all the while, so it still shows the predecessor.
+The webhook's own store is far behind all the while, so it still shows the predecessor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 CRD = Path(__file__).parents[1] / "standins" / "podset_crd.yaml"
 NAMESPACE = "models"
 SETS = f"/apis/orchestration.aibrix.ai/v1alpha1/namespaces/{NAMESPACE}/podsets"
-BEHIND_S = 1.0
+BEHIND_S = 60.0
 
 
 class World:

@@ -19,7 +19,7 @@ from webhook.config import FencedDeleters
 from webhook.entries import delete_entry
 from webhook.stamps import ENABLED
 
-SEEN_WITHIN_S = 10.0
+SEEN_WITHIN_S = 60.0
 DELETERS = {"users": [FENCED_USER], "groups": [FENCED_GROUP]}
 
 
