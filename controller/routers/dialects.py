@@ -38,12 +38,14 @@ class Entry(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """One worker that a router lists. `draining` is on its way out and takes no new request."""
+    """One worker that a router lists. `draining` is on its way out and takes no new request;
+    `pending` was queued and takes none yet."""
 
     url: str
     id: str = ""
     model: str = ""
     draining: bool = False
+    pending: bool = False
 
 
 class Outcome(Enum):
@@ -65,8 +67,8 @@ class Verdict(NamedTuple):
 class _Listed(msgspec.Struct):
     url: str
     id: str = ""
-    model_id: str = ""
-    status: str = ""
+    model_id: str | None = None
+    status: str | None = None
 
 
 class _Workers(msgspec.Struct):
@@ -141,7 +143,10 @@ class Dialect:
             listed = msgspec.json.decode(body, type=_Workers).workers
         except msgspec.DecodeError as error:
             raise RefusedError(f"list of workers: {error}") from error
-        return [Observed(w.url, w.id, w.model_id, w.status == "draining") for w in listed]
+        return [
+            Observed(w.url, w.id, w.model_id or "", w.status == "draining", w.status == "pending")
+            for w in listed
+        ]
 
     def add_request(self, entry: Entry) -> Request:
         return Request("POST", "/workers", {"url": entry.url})

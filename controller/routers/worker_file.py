@@ -77,7 +77,11 @@ class WorkerFile:
 
     def parse_report(self, answer: Answer) -> Entries:
         listed = _SMG.parse_list(answer.status, answer.body)
-        return {base_url(each.url): (each.model,) for each in listed if not each.draining}
+        return {
+            base_url(worker.url): (worker.model,)
+            for worker in listed
+            if not worker.draining and not worker.pending
+        }
 
 
 def worker_id(url: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random as random_module
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 from controller.routers.config import WorkersRouter
@@ -37,6 +37,7 @@ from controller.routers.transport import (
     TokenFile,
 )
 from controller.routers.wake import Spawn, backoff_s
+from controller.routers.worker_difference import compare
 from kube.clock import Clock
 from kube.errors import ConfigError
 from kube.events import ObjectReference
@@ -52,54 +53,6 @@ _RETRY_FIRST_S = 1.0
 _RETRY_LIMIT_S = 30.0
 # How long an add may still surface in a router that does not queue: an answer that was lost.
 _SURFACE_S = 10.0
-
-
-def compare(
-    entries: Mapping[str, Entry],
-    observed: Iterable[Observed],
-    claims: Mapping[str, Claim],
-    *,
-    waiting: Collection[str] = (),
-    limbo: Collection[str] = (),
-    undecided: Collection[str] = (),
-) -> Difference:
-    """What a replica's list lacks and has too much of.
-
-    `waiting` were asked for and are not to be asked again yet; `limbo` may still appear although
-    nobody wants them. Of engines in `undecided`, what is listed stays as it is.
-
-    Entries that nobody claimed are foreign and left alone, unless they are at the address of an
-    engine: then they are ours from now on, and leave with it.
-    """
-    listed: dict[str, list[Observed]] = {}
-    for worker in observed:
-        listed.setdefault(base_url(worker.url), []).append(worker)
-    pending = {url for url in (*waiting, *limbo) if url not in listed}
-    remove, change, claim = [], [], []
-    for url, workers in listed.items():
-        entry = entries.get(url)
-        if engine_url(url) in undecided:
-            continue
-        if all(worker.draining for worker in workers):
-            # Wanted again or not: until it has left, an add would be refused or undone.
-            if entry is not None or url in claims:
-                pending.add(url)
-        elif entry is None:
-            if url in claims:
-                remove.append(url)
-        else:
-            if url not in claims or claims[url].uid != entry.uid:
-                claim.append(url)
-            if entry.model and any(worker.model != entry.model for worker in workers):
-                change.append(url)
-    add = [url for url in entries if url not in listed and url not in pending]
-    return Difference(
-        add=tuple(add),
-        remove=tuple(remove),
-        change=tuple(change),
-        pending=tuple(sorted(pending)),
-        claim=tuple(claim),
-    )
 
 
 class Workers:
@@ -221,9 +174,10 @@ class WorkerReplica:
             self._adding.pop(url).cancel()
         answer = await self._call(router.dialect.list_request())
         self._listed = router.dialect.parse_list(answer.status, answer.body)
-        present = {base_url(worker.url) for worker in self._listed}
-        self._seen |= present
-        for url in present:
+        # One that is listed as pending is still as good as queued: a removal may not cancel it.
+        arrived = {base_url(worker.url) for worker in self._listed if not worker.pending}
+        self._seen |= arrived
+        for url in arrived:
             self._queued.pop(url, None)
             self._failed.pop(url, None)
         await self._follow_queued()

@@ -34,7 +34,7 @@ from tests.standins_tests.running import running, until
 NAMESPACE = "models"
 SYSTEM = "podstamp-system"
 ENGINES: dict[str, Any] = {"namespace": NAMESPACE, "selector": {"app": "vllm"}, "port": "http"}
-PROBE: dict[str, Any] = {"timeoutSeconds": 1.0, "retrySeconds": 0.05, "maxRetrySeconds": 0.2}
+PROBE: dict[str, Any] = {"timeoutSeconds": 20.0, "retrySeconds": 0.05, "maxRetrySeconds": 0.2}
 
 
 def config_of(kind: str, **fields: Any) -> RouterConfig:
@@ -59,7 +59,7 @@ class Rig:
         self.server = server
         self.clock = SystemClock()
         self.random = random.Random(1)
-        self.client = ApiClient(load_credentials(server.kubeconfig), timeout_s=2.0)
+        self.client = ApiClient(load_credentials(server.kubeconfig), timeout_s=10.0)
         self.registry = CollectorRegistry()
         self.metrics = RouterMetrics(self.registry)
         self.pods: Store[Pod] = Store(self.clock)

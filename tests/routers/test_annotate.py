@@ -146,3 +146,5 @@ async def test_a_late_touch_never_reaches_a_successor(rig: Rig, late: str) -> No
     await annotator.load()
     await annotator.apply(held, Difference(change=("uid-e1",)))
     assert await stamp_of(rig, "e1") is None
+    sent = [verb for verb, path, _ in rig.server.requests() if path.endswith("/pods/e1")]
+    assert ("patch" in sent) is (late == "replaced on the server")

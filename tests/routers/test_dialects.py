@@ -145,6 +145,8 @@ def test_a_draining_worker_is_told_apart() -> None:
     }
     listed = DIALECTS["smg"].parse_list(200, json.dumps(body).encode())
     assert [worker.draining for worker in listed] == [True, False]
+    pending = b'{"workers":[{"url":"http://10.0.0.1:8000","status":"pending","model_id":null}]}'
+    assert DIALECTS["smg"].parse_list(200, pending) == [Observed(URL, pending=True)]
 
 
 def test_the_older_list_holds_urls_alone() -> None:

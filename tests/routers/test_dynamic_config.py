@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from controller.routers.config import DynamicConfigRouter
 from controller.routers.desired import Desired
 from controller.routers.dynamic_config import PLACEHOLDER_URL, DynamicConfig, rejection
-from controller.routers.transport import Answer, RefusedError
+from controller.routers.transport import Answer, RefusedError, RouterError
 from tests.routers.fleet import backend, desired
 from tests.standins.routers.production_stack import _parse, _workers
 
@@ -164,3 +164,8 @@ def test_what_is_undecided_stays_as_it_is_written() -> None:
     rendered = PLAIN.render(Desired({}, (), frozenset({A})), present)
     assert rendered.entries == {A: ("prefill", "base", "x")}
     assert json.loads(rendered.content)["static_model_labels"] == "prefill,prefill"
+
+
+def test_a_document_that_would_be_rejected_is_never_rendered() -> None:
+    with pytest.raises(RouterError, match="routing_logic is missing"):
+        made(routing_logic="").render(desired(backend("e1", A)), {})

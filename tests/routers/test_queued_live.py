@@ -179,14 +179,14 @@ async def test_a_stamp_makes_adapters_known_and_a_restart_takes_them_away_at_onc
         await until(lambda: {w.model for w in router.workers} == {"base", "a", "b", "c"})
         engine.restart_process()
         # The engine says nothing yet: its adapters go all the same, the engine itself stays.
-        engine.hang = {"/health"}
+        engine.fail = {"/health"}
         statuses = [
             {"name": "engine", "restartCount": 1, "containerID": "c://1", "image": "engine"}
         ]
         await rig.patch("p1", {"status": {"containerStatuses": statuses}}, status=True)
         await until(lambda: [w.model for w in router.workers] == ["base"])
         engine.adapters["a"] = None
-        engine.hang = set()
+        engine.fail = set()
         await until(lambda: {w.model for w in router.workers} == {"base", "a"})
 
 

@@ -107,4 +107,4 @@ async def test_a_service_deleted_while_blind_is_found_by_the_list(rig: Rig) -> N
             rig.server.faults.swallow_events(1, resource="services")
             await rig.client.delete(paths.service(NAMESPACE, "s1"))
             rig.server.faults.cut_watches()
-            await until(lambda: router.urls == [second.url], timeout_s=5.0)
+            await until(lambda: router.urls == [second.url])

@@ -79,6 +79,7 @@ def test_what_smg_lists_is_read_without_what_drains() -> None:
     workers = [
         {"url": A, "model_id": "base", "status": "ready"},
         {"url": B, "model_id": "base", "status": "draining"},
+        {"url": f"{B}/x/..", "model_id": None, "status": "pending"},
     ]
     body = json.dumps({"workers": workers}).encode()
     assert FILE.parse_report(Answer(200, body)) == {A: ("base",)}

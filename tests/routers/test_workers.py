@@ -9,7 +9,7 @@ import pytest
 from controller.routers.dialects import Entry, Observed
 from controller.routers.kinds import Difference
 from controller.routers.ownership import Claim
-from controller.routers.workers import compare
+from controller.routers.worker_difference import compare
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 A, B, C = (f"http://10.0.0.{n}:8000" for n in (1, 2, 3))
@@ -110,3 +110,9 @@ def test_what_is_undecided_stays_as_it_is_listed() -> None:
     adapter = f"{A}/lora-a/.."
     found = compare({}, listed(A, adapter, B), claims(A, adapter, B), undecided=[A])
     assert found == Difference(remove=(B,))
+
+
+def test_a_worker_that_is_listed_as_pending_is_waited_for_or_taken_away() -> None:
+    pending = [Observed(A, pending=True), Observed(B, pending=True)]
+    found = compare(entries(A, model="base"), pending, claims(A, B))
+    assert found == Difference(pending=(A,), remove=(B,))
