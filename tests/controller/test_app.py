@@ -187,6 +187,7 @@ async def test_a_copy_whose_original_is_gone_stays(embedded: EmbeddedCluster) ->
         await there.create("web-1", index="1", stamp=stamp, phase="Failed")
         await there.gone("web-1")
         await until(lambda: len(controller.pods) == 0)
+        assert controller.ledger.remembered == 1
         await there.create("web-9", index="9", stamp=stamp, phase="Failed")
         await until(lambda: outcomes(controller, "kept-unverified") == 1)
         assert await there.names() == {"web-9"}
