@@ -208,19 +208,10 @@ class Kinds:
     def all(self) -> list[Resource]:
         return list(self._by_path.values())
 
-    def has_version(self, group: str, version: str) -> bool:
-        return any(key[:2] == (group, version) for key in self._by_path)
-
     def by_storage(self, storage: str) -> Resource | None:
         """The resource in whose shape the objects of a table are stored."""
         for resource in self._by_path.values():
             if resource.storage == storage and resource.to_storage is None:
-                return resource
-        return None
-
-    def by_kind(self, api_version: str, kind: str) -> Resource | None:
-        for resource in self._by_path.values():
-            if resource.kind == kind and resource.api_version == api_version:
                 return resource
         return None
 

@@ -15,7 +15,6 @@ from tests.apiserver.schema import copy
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
-APPLY = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 
 MERGE_KEYS: Mapping[str, str] = {
     "addresses": "type",

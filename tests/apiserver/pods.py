@@ -90,6 +90,7 @@ def _default_probe(probe: Object) -> None:
         probe.setdefault(field, value)
     if "httpGet" in probe:
         probe["httpGet"].setdefault("scheme", "HTTP")
+        probe["httpGet"].setdefault("path", "/")
 
 
 def _default_container(container: Object) -> None:

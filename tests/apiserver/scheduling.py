@@ -27,8 +27,7 @@ class Scheduling:
         pod = stored(self._storage, target)
         node = (binding.get("target") or {}).get("name")
         if not node:
-            cause = Cause("FieldValueRequired", "Required value", "target.name")
-            raise errors.invalid("", "Binding", target.name, [cause])
+            raise errors.StatusError(500, "", "target.name: Required value")
         attributes = attributes_of(call, target, "CREATE", binding, "CreateOptions")
         attributes.kind, attributes.kind_group, attributes.kind_version = "Binding", "", "v1"
         if legacy:

@@ -141,3 +141,11 @@ def test_a_watch_of_many_namespaces_and_of_one(embedded: EmbeddedCluster, api: A
         assert told(take(events, 1)) == [("ADDED", "here")]
     with api.watch("/api/v1/pods", resourceVersion=version) as events:
         assert told(take(events, 2)) == [("ADDED", "elsewhere"), ("ADDED", "here")]
+
+
+def test_types_are_told_in_the_older_form_too(embedded: EmbeddedCluster, api: Api) -> None:
+    definitions = api.read("/openapi/v2")["definitions"]
+    spec = definitions["io.k8s.api.v1.PodSpec"]["properties"]
+    assert spec["containers"]["items"] == {"$ref": "#/definitions/io.k8s.api.v1.Container"}
+    headers = {"Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    refused(api.client.get("/openapi/v2", headers=headers), 406, "NotAcceptable")

@@ -214,6 +214,59 @@ def test_an_event_shows_the_same_in_both_shapes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("plural", "group", "obj", "shown"),
+    [
+        pytest.param(
+            "nodes",
+            "",
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]},
+             "spec": {"unschedulable": True}},
+            {"Status": "Ready,SchedulingDisabled"},
+            id="node",
+        ),
+        pytest.param(
+            "nodes",
+            "",
+            {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}},
+            {"Status": "NotReady"},
+            id="lost node",
+        ),
+        pytest.param("nodes", "", {}, {"Status": "Unknown"}, id="new node"),
+        pytest.param(
+            "services",
+            "",
+            {"spec": {"ports": [{"port": 80, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]}},
+            {"Port(s)": "80/TCP,53/UDP", "Cluster-IP": "<none>"},
+            id="service",
+        ),
+        pytest.param(
+            "endpointslices",
+            "discovery.k8s.io",
+            {"endpoints": [{"addresses": ["a", "b"]}, {"addresses": ["c"]}, {"addresses": ["d"]}]},
+            {"Endpoints": "a,b,c + 1 more..."},
+            id="endpoints",
+        ),
+        pytest.param(
+            "endpointslices", "discovery.k8s.io", {}, {"Endpoints": "<unset>"}, id="no endpoints"
+        ),
+        pytest.param(
+            "secrets", "", {"type": "Opaque", "data": {"a": "", "b": ""}}, {"Data": 2}, id="secret"
+        ),
+        pytest.param(
+            "deployments",
+            "apps",
+            {"spec": {"replicas": 3}, "status": {"readyReplicas": 2}},
+            {"Ready": "2/3", "Available": "0"},
+            id="deployment",
+        ),
+    ],
+)  # fmt: skip
+def test_other_kinds(plural: str, group: str, obj: Object, shown: Object) -> None:
+    cells = _cells(plural, {"metadata": {"name": "x"}, **obj}, group)
+    assert {name: cells[name] for name in shown} == shown
+
+
+@pytest.mark.parametrize(
     ("path", "found"),
     [
         pytest.param(".spec.size", 3, id="field"),

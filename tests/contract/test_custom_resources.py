@@ -172,6 +172,27 @@ def test_a_table_has_the_columns_of_the_definition(api: Api, group: str, widgets
     assert table["rows"][0]["cells"] == ["w", 3]
 
 
+def test_openapi_describes_it(api: Api, group: str) -> None:
+    name = f"apis/{group}/v1"
+    kind = {"group": group, "version": "v1", "kind": "Widget"}
+
+    def documented() -> bool:
+        found = api.read("/openapi/v3")["paths"].get(name)
+        if found is None:
+            return False
+        document = ok(api.client.get(found["serverRelativeURL"]))
+        schemas = document["components"]["schemas"].values()
+        specs = [
+            schema["properties"]["spec"]["properties"]
+            for schema in schemas
+            if kind in schema.get("x-kubernetes-group-version-kind", ())
+            and "spec" in schema.get("properties", {})
+        ]
+        return bool(specs) and {"size", "mode"} <= set(specs[0])
+
+    until(documented)
+
+
 def test_discovery_knows_it(api: Api, group: str) -> None:
     resources = {r["name"]: r for r in api.read(f"/apis/{group}/v1")["resources"]}
     assert resources["widgets"]["shortNames"] == ["wd"]

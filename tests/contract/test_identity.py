@@ -128,3 +128,21 @@ def test_the_version_is_told(api: Api) -> None:
 def test_health_is_told(api: Api, path: str) -> None:
     answer = api.get(path)
     assert (answer.status_code, answer.text) == (200, "ok")
+
+
+def test_a_token_is_reviewed(api: Api, namespace: str) -> None:
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    api.create(accounts, {"metadata": {"name": "bot"}})
+    token = api.create(f"{accounts}/bot/token", {"spec": {}})["status"]["token"]
+    reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
+    known = api.create(reviews, {"spec": {"token": token}})["status"]
+    assert known["authenticated"] is True
+    assert known["user"]["username"] == f"system:serviceaccount:{namespace}:bot"
+    unknown = api.create(reviews, {"spec": {"token": "nonsense"}})["status"]
+    assert not unknown.get("authenticated")
+
+
+def test_the_administrator_may_everything(api: Api) -> None:
+    body = {"spec": {"resourceAttributes": {"verb": "delete", "resource": "pods"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert api.create(path, body)["status"]["allowed"] is True
