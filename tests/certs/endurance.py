@@ -41,6 +41,18 @@ NOTICED_S = 0.2
 Moment = Literal["asked", "CA added", "bundles filled", "leaf renewed", "served", "CA dropped"]
 
 
+_LEAF_DEATHS: tuple[Moment, ...] = ("leaf renewed",)
+_CA_DEATHS: tuple[Moment, ...] = (
+    "asked",
+    "CA added",
+    "bundles filled",
+    "leaf renewed",
+    "served",
+    "CA dropped",
+)
+ROTATIONS = 10
+
+
 @dataclass
 class Traffic:
     """Steady dry-run creates. `failures`: what a client saw fail; `refused`: while wiped."""
@@ -262,6 +274,10 @@ def _now(holds: Callable[[Secret], bool]) -> Callable[[Secret], Awaitable[bool]]
     return reached
 
 
+def _ten_times(deaths: tuple[Moment, ...]) -> tuple[Moment | None, ...]:
+    return (*deaths, *(None for _ in range(ROTATIONS - len(deaths))))
+
+
 async def endure(
     admin: ApiClient, account: Path, port: int, namespace: str, folder: Path
 ) -> Endurance:
@@ -273,27 +289,16 @@ async def endure(
             await test.start("b")
             async with test.traffic.running():
                 await test.traffic.more(10)
-                for kill_at in (*_LEAF_DEATHS, *[None] * (10 - len(_LEAF_DEATHS))):
+                for kill_at in _ten_times(_LEAF_DEATHS):
                     await test.rotate("leaf", kill_at)
                 await test.wipe("")
-                for kill_at in (*_CA_DEATHS, *[None] * (10 - len(_CA_DEATHS))):
+                for kill_at in _ten_times(_CA_DEATHS):
                     await test.rotate("ca", kill_at)
                 await test.wipe("Cg==")
                 await test.traffic.more(10)
         finally:
             await asyncio.to_thread(test.stop)
     return test
-
-
-_LEAF_DEATHS: tuple[Moment, ...] = ("asked", "leaf renewed")
-_CA_DEATHS: tuple[Moment, ...] = (
-    "asked",
-    "CA added",
-    "bundles filled",
-    "leaf renewed",
-    "served",
-    "CA dropped",
-)
 
 
 def by_url(text: str, port: int) -> list[dict[str, Any]]:

@@ -126,6 +126,27 @@ async def test_without_the_right_to_read_confirmations_only_the_old_ca_stays() -
     assert "nobody can say" in (await bench.settle()).reason
 
 
+async def test_a_replica_that_comes_back_just_before_it_is_taken_away_stays() -> None:
+    bench = Bench()
+    await bench.settle()
+    record = (
+        '{"leaf":"x","ca":"y","notAfter":"2100-01-01T00:00:00Z","seen":"2026-01-01T00:00:0%dZ"}'
+    )
+    bench.api.put(REPLICAS, {"data": {"b": record % 0, "c": record % 0}})
+    await bench.settle()
+
+    def comes_back(method: str, path: str) -> None:
+        if (method, path) == ("PATCH", REPLICAS):
+            bench.api.refuse = lambda method, path: None
+            bench.api.put(REPLICAS, {"data": {"b": record % 1, "c": record % 0}})
+
+    bench.api.refuse = comes_back
+    await bench.pass_by(CertSettings().lost_seconds)
+    assert "b" in bench.api.objects[REPLICAS]["data"]
+    await bench.pass_by(1)
+    assert set(bench.api.objects[REPLICAS]["data"]) == {"b"}
+
+
 async def test_somebody_who_keeps_breaking_the_secret_is_met_ever_more_slowly() -> None:
     bench = Bench()
     await bench.settle()
