@@ -110,13 +110,13 @@ def repair(configuration: Configuration, cas: Sequence[x509.Certificate]) -> lis
     if not wrong or not cas:
         return []
     bundle = b64encode(to_pem(cas)).decode()
+    # At this version the entries also stand where they were read.
     patch: list[dict[str, Any]] = [
         {"op": "test", "path": "/metadata/resourceVersion", "value": configuration.version}
     ]
     for entry in wrong:
-        root = f"/webhooks/{entry.index}"
-        patch.append({"op": "test", "path": f"{root}/name", "value": entry.name})
-        patch.append({"op": "add", "path": f"{root}/clientConfig/caBundle", "value": bundle})
+        path = f"/webhooks/{entry.index}/clientConfig/caBundle"
+        patch.append({"op": "add", "path": path, "value": bundle})
     return patch
 
 

@@ -34,7 +34,7 @@ SETTINGS = {
 WRITERS = 2
 PAUSE_S = 0.02
 LOOK_S = 0.01
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 # An API server that has not yet noticed that an idle connection was closed writes into it.
 NOTICED_S = 0.2
 

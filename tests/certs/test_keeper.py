@@ -26,7 +26,7 @@ from webhook.tls import ServingContext
 
 pytestmark = pytest.mark.anyio
 
-LIMIT_S = 10.0
+LIMIT_S = 30.0
 
 
 class Site:
