@@ -79,7 +79,9 @@ def test_of_a_broken_object_the_identity_is_read_if_it_can_be(
 
 # A busy machine is slow at times; that is no fault of what is tested.
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.text(st.characters(exclude_characters="\n"), min_size=1)), st.data())
+@given(
+    st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1)), st.data()
+)
 def test_lines_are_cut_at_newlines_alone_wherever_the_chunks_end(
     texts: list[str], data: st.DataObject
 ) -> None:
