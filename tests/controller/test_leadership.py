@@ -216,12 +216,13 @@ async def test_a_loop_that_raises_ends_the_whole_controller_and_frees_the_lease(
             await until(lambda: controller.term is not None)
             assert await holder(there) == "one"
             fail.set()
-            await until(lambda: controller.term is None)
+            # Released is the last that it does; a stop before would be a clean one.
+            while await holder(there):
+                await asyncio.sleep(0.02)
 
     async with cell(embedded.kubeconfig) as there:
         with pytest.raises(ExceptionGroup) as caught:
             await lead_until_it_breaks(there)
         assert caught.value.subgroup(Broken) is not None
-        assert await holder(there) == ""
         await there.create("web-1", index="1", phase="Failed")
         assert await there.names() == {"web-1"}
