@@ -90,18 +90,23 @@ class RouterLoop:
         self._routers: list[Router] = []
 
     async def run(self) -> None:
-        """Until cancelled. ConfigError: a CA file of a router cannot be read."""
-        await self._pods.wait_synced()
+        """Until cancelled. ConfigError: a CA file of a router cannot be read. Any other error is
+        a fault of ours, raised as it is."""
+        self._routers = []
         try:
             async with asyncio.TaskGroup() as group:
-                self._routers = []
+                group.create_task(self._watch(), name="routers")
+                await self._pods.wait_synced()
                 for config in self._configs:
                     router = self._make(config, group)
                     self._routers.append(router)
                     group.create_task(router.run(), name=f"router {config.name}")
                 for resource in RESOURCES:
                     group.create_task(self._follow_adapters(resource, group))
-                group.create_task(self._watch(), name="routers")
+        except BaseExceptionGroup as faults:
+            if len(faults.exceptions) == 1:
+                raise faults.exceptions[0] from None
+            raise
         finally:
             self._routers = []
 

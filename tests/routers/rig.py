@@ -52,6 +52,28 @@ def config_of(kind: str, **fields: Any) -> RouterConfig:
     return config
 
 
+class Blind:
+    """Watches of pods are cut, and neither they nor lists come through."""
+
+    def __init__(self, server: EmbeddedCluster) -> None:
+        self._faults = server.faults
+        self._rules = [
+            server.faults.fail(503, verb=verb, path=r"/pods$", times=None)
+            for verb in ("watch", "list")
+        ]
+        server.faults.cut_watches()
+
+    @property
+    def attempts(self) -> int:
+        """How often somebody tried to look."""
+        return sum(rule.hits for rule in self._rules)
+
+    def end(self) -> None:
+        """The way is open again."""
+        for rule in self._rules:
+            self._faults.remove(rule)
+
+
 class Rig:
     """A cluster, the managed pods as a store, and routers while `leading`."""
 
@@ -104,10 +126,9 @@ class Rig:
         await self.patch(name, terminal, status=True)
         await self.client.delete(paths.pod(NAMESPACE, name))
 
-    async def vanish(self, name: str, engine: Engine | None = None) -> None:
-        """As `delete`, but no watch tells of it until the next list."""
-        self.server.faults.swallow_events(2)
-        await self.delete(name)
+    def blind(self) -> Blind:
+        """The store hears nothing of pods from now on, until that ends."""
+        return Blind(self.server)
 
     async def record(self, router: str = "chat") -> dict[str, str]:
         """What is stored about a router."""

@@ -106,10 +106,7 @@ async def test_what_is_lost_while_blind_leaves_once_the_way_opens(rig: Rig, lost
     async with running(VllmRouter()) as router, rig.leading(vllm(router)):
         await until(lambda: len(router.urls) == 3)
         changed = changes(router)
-        rig.server.faults.swallow_events(5)
-        rig.server.faults.cut_watches()
-        watch = rig.server.faults.fail(503, verb="watch", times=None)
-        lists = rig.server.faults.fail(503, verb="list", times=None)
+        blind = rig.blind()
         match lost:
             case "deleted":
                 await rig.delete("p1")
@@ -122,10 +119,9 @@ async def test_what_is_lost_while_blind_leaves_once_the_way_opens(rig: Rig, lost
                 await rig.patch("p1", {"metadata": {"labels": {"sleeping": "true"}}})
             case _:
                 await rig.patch("p1", {"status": {"phase": "Succeeded"}}, status=True)
-        await until(lambda: lists.hits >= 2)
+        await until(lambda: blind.attempts >= 2)
         assert len(router.urls) == 3
-        rig.server.faults.remove(lists)
-        rig.server.faults.remove(watch)
+        blind.end()
         await until(lambda: set(router.urls) == live)
         assert changes(router) == changed + 1
 
@@ -326,9 +322,10 @@ async def test_a_successor_at_the_same_address_keeps_the_entry(rig: Rig) -> None
         await until(lambda: len(router.urls) == 3)
         before = json.loads((await rig.record())["workers"])[engines[0].url][0]
         changed = changes(router)
-        await rig.vanish("p1")
+        blind = rig.blind()
+        await rig.delete("p1")
         uid = await rig.start("p9", engines[0])
-        rig.server.faults.cut_watches()
+        blind.end()
         async with timeout():
             while json.loads((await rig.record())["workers"])[engines[0].url][0] != uid:
                 pass

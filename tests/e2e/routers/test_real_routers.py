@@ -155,19 +155,13 @@ async def test_a_ghost_of_a_blind_period_leaves_once_the_way_opens(
         async with running(doomed):
             await rig.start("doomed", doomed)
             await router.until(live.url, doomed.url)
-            rig.server.faults.swallow_events(5)
-            blind = [
-                rig.server.faults.fail(503, verb=verb, path=r"/pods$", times=None)
-                for verb in ("watch", "list")
-            ]
-            rig.server.faults.cut_watches()
+            blind = rig.blind()
             await rig.delete("doomed")
         async with traffic(router) as told:
             told.phase = "blind"
             await _until(lambda: bool(told.failures))
             assert await router.urls() == sorted([live.url, doomed.url])
-            for fault in blind:
-                rig.server.faults.remove(fault)
+            blind.end()
             await router.until(live.url, timeout_s=5.0)
             told.phase = "gone"
             before = told.sent
