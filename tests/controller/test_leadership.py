@@ -55,6 +55,14 @@ async def held_by_another(there: Cell, before: str, timeout_s: float = 10) -> fl
     return time.monotonic() - began
 
 
+async def lease_is_free(there: Cell, timeout_s: float = 10) -> None:
+    """Wait until nobody holds the lease."""
+    began = time.monotonic()
+    while await holder(there):
+        assert time.monotonic() - began < timeout_s
+        await asyncio.sleep(0.02)
+
+
 async def test_after_a_kill_the_follower_leads_and_reaps(
     embedded: EmbeddedCluster, tmp_path: Path
 ) -> None:
@@ -217,8 +225,7 @@ async def test_a_loop_that_raises_ends_the_whole_controller_and_frees_the_lease(
             assert await holder(there) == "one"
             fail.set()
             # Released is the last that it does; a stop before would be a clean one.
-            while await holder(there):
-                await asyncio.sleep(0.02)
+            await lease_is_free(there)
 
     async with cell(embedded.kubeconfig) as there:
         with pytest.raises(ExceptionGroup) as caught:
