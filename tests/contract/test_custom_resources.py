@@ -204,8 +204,11 @@ def test_objects_go_with_their_definition(api: Api, namespace: str) -> None:
     path = f"/apis/{group}/v1/namespaces/{namespace}/widgets"
     api.create(DEFINITIONS, _definition(group))
     until(lambda: api.get(path).status_code == 200)
-    api.create(path, _widget(group))
-    ok(api.delete(f"{DEFINITIONS}/widgets.{group}"))
+    version = api.create(path, _widget(group))["metadata"]["resourceVersion"]
+    with api.watch(path, resourceVersion=version, timeoutSeconds=60) as events:
+        ok(api.delete(f"{DEFINITIONS}/widgets.{group}"))
+        seen = list(events)
+    assert told(seen)[-1] == ("DELETED", "w")
     until(lambda: api.get(path).status_code == 404)
     until(lambda: api.is_gone(f"{DEFINITIONS}/widgets.{group}"))
 

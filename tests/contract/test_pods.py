@@ -100,6 +100,19 @@ def test_a_budget_holds_an_eviction_back(api: Api, pods: str, namespace: str) ->
     ok(api.delete(f"{pods}/web", gracePeriodSeconds=0))
 
 
+@pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
+def test_a_budget_protects_running_pods_alone(
+    api: Api, pods: str, namespace: str, phase: str
+) -> None:
+    api.create(pods, pod("web", labels={"app": "web"}))
+    api.change(f"{pods}/web/status", {"status": {"phase": phase}})
+    budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+    budget = {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 1}
+    api.create(budgets, {"metadata": {"name": "b"}, "spec": budget})
+    ok(api.post(f"{pods}/web/eviction", _eviction("web")), 201)
+    assert api.is_gone(f"{pods}/web")
+
+
 def _with_debugger(read: Object, name: str = "debugger") -> Object:
     debugger = {"name": name, "image": "busybox:1"}
     spec = read["spec"]
