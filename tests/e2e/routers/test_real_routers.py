@@ -117,7 +117,7 @@ async def test_no_request_is_lost_while_engines_come_and_go(
             before = told.sent
             await _until(lambda: told.sent > before + 50)
         assert told.failures == {}
-        assert told.sent > 100
+        assert told.sent > 50
 
 
 @EACH
