@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -120,8 +121,10 @@ async def test_it_issues_serves_confirms_and_repairs_by_itself(embedded: Embedde
 async def test_a_server_that_fails_for_a_while_stops_nothing(embedded: EmbeddedCluster) -> None:
     async with site(embedded) as made:
         embedded.faults.fail(503, times=None)
+        began = time.monotonic()
         async with running(made.keeper.run()):
-            await until(lambda: made.failures() >= 2)
+            await until(lambda: made.failures() >= 4)
+            assert time.monotonic() - began > 0.8, "three waits, each twice as long"
             assert made.keeper.notice() is not None
             assert made.keeper.ready() == f"no serving certificate yet; {made.keeper.notice()}"
             embedded.faults.clear()
