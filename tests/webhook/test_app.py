@@ -24,9 +24,9 @@ from webhook.app import (
     Reply,
     deadline_s,
 )
-from webhook.case import Settings, StoreView
-from webhook.conflicts import PodView
-from webhook.judge import Judge
+from webhook.case import Settings, StoreView, Suspicion, conflict
+from webhook.conflicts import Confirmer, PodView
+from webhook.judge import Judge, Verdict, denied
 from webhook.metrics import Tally
 from webhook.stamps import IF_INCARNATION, INCARNATION, incarnation_at
 
@@ -135,7 +135,8 @@ def _fresh() -> str:
     return incarnation_at(NOW_NS // 1_000_000, bytes(10))
 
 
-def test_a_suspicion_without_anyone_to_confirm_it_is_a_warning() -> None:
+def _suspicious(**more: Any) -> Any:
+    """The response to a create whose index another pod holds, by the store."""
     store: Store[Pod] = Store()
     metadata = HOLDER["metadata"] | {"namespace": "models", "uid": "u-2", "resourceVersion": "1"}
     view = PodView(store)
@@ -146,15 +147,37 @@ def test_a_suspicion_without_anyone_to_confirm_it_is_a_warning() -> None:
         labels=HOLDER["metadata"]["labels"],
         annotations={INCARNATION: _fresh()},
     )
-    pending = make(view=view).review(VALIDATE, b"", encode(review("CREATE", created)))
+    app = make(view=view, monotonic=lambda: 1000.0, **more)
+    pending = app.review(VALIDATE, b"timeout=3s", encode(review("CREATE", created)))
     assert not isinstance(pending, Reply)
 
     async def wait() -> Reply:
         return await pending
 
-    response = msgspec.json.decode(asyncio.run(wait()).content)["response"]
+    return msgspec.json.decode(asyncio.run(wait()).content)["response"]
+
+
+def test_a_suspicion_without_anyone_to_confirm_it_is_a_warning() -> None:
+    response = _suspicious()
     assert response["allowed"]
     assert "ps-other-3" in response["warnings"][0]
+
+
+class Recording(Confirmer):
+    def __init__(self) -> None:
+        self.budgets: list[float] = []
+
+    async def decide(self, verdict: Verdict, suspicion: Suspicion, budget_s: float) -> Verdict:
+        self.budgets.append(budget_s)
+        return denied("index-conflict", conflict("held"), [])
+
+
+def test_the_confirming_read_leaves_time_for_the_answer() -> None:
+    recording = Recording()
+    response = _suspicious(confirmer=recording)
+    assert response["status"]["code"] == 409
+    (budget_s,) = recording.budgets
+    assert 0 < budget_s <= 3 - 0.2
 
 
 @pytest.mark.parametrize(

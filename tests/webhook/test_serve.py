@@ -102,7 +102,7 @@ def test_it_serves_and_counts_what_it_serves(
 def test_a_stop_drains_before_it_ends(launch: Callable[[float], Launched], certs: Path) -> None:
     webhook = launch(4.0)
     halves = _half_a_review(certs, webhook)
-    with client(certs, webhook) as http:
+    with client(certs, webhook) as http, _connect(certs, webhook) as idle:
         assert "connection" not in http.post("/mutate", content=BODY, headers=JSON).headers
         webhook.signal(signal.SIGTERM)
         until(lambda: ready(webhook) == 503)
@@ -115,7 +115,9 @@ def test_a_stop_drains_before_it_ends(launch: Callable[[float], Launched], certs
         assert webhook.exit_code is None
         # The review that began before the stop is still answered.
         assert _other_half(halves).startswith(b"HTTP/1.1 200 OK")
-    assert webhook.wait(60) == 0
+        # An idle connection is closed, and not waited for.
+        assert idle.recv(1) == b""
+        assert webhook.wait(50) == 0
 
 
 def _connect(certs: Path, webhook: Launched) -> ssl.SSLSocket:
