@@ -22,7 +22,7 @@ from kube import paths
 from kube.client import ApiClient
 from kube.clock import SystemClock
 from kube.credentials import load_credentials
-from kube.errors import ConfigError
+from kube.errors import ConfigError, Forbidden
 from kube.health import HealthServer
 from kube.logs import get_logger
 from kube.pod import Pod
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _SELECTOR = f"{stamps.MANAGED}=true"
+_ROLES_S = 10.0
 
 
 async def serve(config: WebhookConfig) -> int:
@@ -54,8 +55,7 @@ async def serve(config: WebhookConfig) -> int:
     stop = Stop()
     stop.install(asyncio.get_running_loop())
     async with ApiClient(load_credentials(config.kubeconfig or None)) as client:
-        # A wrong server, token or role is told now, and not by a store that never fills.
-        await client.get_raw(paths.pods(), params={"labelSelector": _SELECTOR, "limit": "1"})
+        await _check_access(client, clock)
         store: Store[Pod] = Store(clock)
         tally = Tally(store.age_s)
         registry.register(tally)
@@ -94,6 +94,20 @@ async def serve(config: WebhookConfig) -> int:
             server.close()
         await certificates.stop()
     return 0
+
+
+async def _check_access(client: ApiClient, clock: SystemClock) -> None:
+    """A wrong server, token or role is told now, and not by a store that never fills."""
+    give_up = clock.monotonic() + _ROLES_S
+    while True:
+        try:
+            await client.get_raw(paths.pods(), params={"labelSelector": _SELECTOR, "limit": "1"})
+            return
+        except Forbidden:
+            # An API server that has just started forbids all until it has read the roles.
+            if clock.monotonic() > give_up:
+                raise
+        await clock.sleep(1)
 
 
 def _reflect(

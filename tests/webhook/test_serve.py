@@ -99,6 +99,14 @@ def test_it_serves_and_counts_what_it_serves(
     assert httpx.get(f"{webhook.health_url}/healthz").status_code == 200
 
 
+def test_an_api_server_that_has_not_read_its_roles_yet_is_asked_again(
+    cluster: EmbeddedCluster, launch: Callable[[float], Launched]
+) -> None:
+    refusal = cluster.faults.fail(403, verb="list", path="/api/v1/pods", times=1)
+    assert ready(launch(0)) == 200
+    assert refusal.hits == 1
+
+
 def test_a_stop_drains_before_it_ends(launch: Callable[[float], Launched], certs: Path) -> None:
     webhook = launch(4.0)
     halves = _half_a_review(certs, webhook)
