@@ -84,11 +84,14 @@ def _widget(group: str, name: str = "w", **spec: object) -> Object:
 
 
 def test_a_definition_says_when_it_is_served(api: Api, group: str) -> None:
-    status = api.read(f"{DEFINITIONS}/widgets.{group}")["status"]
-    conditions = {c["type"]: c["status"] for c in status["conditions"]}
-    assert conditions["Established"] == "True"
-    assert conditions["NamesAccepted"] == "True"
-    assert status["acceptedNames"]["singular"] == "widget"
+    def served() -> bool:
+        status = api.read(f"{DEFINITIONS}/widgets.{group}")["status"]
+        conditions = {c["type"]: c["status"] for c in status["conditions"]}
+        return conditions.get("Established") == conditions.get("NamesAccepted") == "True"
+
+    until(served)
+    names_taken = api.read(f"{DEFINITIONS}/widgets.{group}")["status"]["acceptedNames"]
+    assert names_taken["singular"] == "widget"
 
 
 def test_a_custom_resource_is_an_object_like_others(api: Api, group: str, widgets: str) -> None:
