@@ -54,7 +54,7 @@ class Probe(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     token_file: str = ""
     ca_file: str = ""
     timeout_seconds: Seconds = 3.0
-    concurrency: Annotated[int, Meta(ge=1, le=2048)] = 256
+    concurrency: Annotated[int, Meta(ge=1, le=2048)] = 128
     retry_seconds: Seconds = 1.0
     max_retry_seconds: Seconds = 15.0
     refresh_seconds: Annotated[float, Meta(ge=0, le=86400)] = 0.0
