@@ -35,6 +35,7 @@ log = get_logger(__name__)
 _BACKOFF_S = 0.25
 _BACKOFF_LONGEST_S = 5.0
 _SHORTEST_S = 0.02
+_REFUSED_S = 2.0
 
 
 class Serving(Protocol):
@@ -187,15 +188,17 @@ class Keeper:
         told = outcome.records is None or any(
             r.leaf == served.leaf and r.name == self._identity for r in outcome.records.replicas
         )
-        if served == self._confirmed and told and now < self._confirm_due:
+        if now < self._confirm_due and (self._unconfirmed or (served == self._confirmed and told)):
             return self._confirm_due - now
         period_s = self._settings.confirm_seconds * self._random.uniform(0.8, 1)
         self._confirm_due = now + period_s
         try:
             await self._upkeep.confirmations.confirm(self._identity, served, self._clock.now())
         except Forbidden as error:
+            # Maybe for ever; but an API server that has just started refuses for a second or two.
             self._unconfirmed = f"cannot confirm what is served: {error}"
-            return period_s
+            self._confirm_due = now + min(period_s, _REFUSED_S)
+            return self._confirm_due - now
         self._confirmed, self._unconfirmed = served, None
         return period_s
 

@@ -262,6 +262,33 @@ async def test_a_bundle_that_was_reset_and_repaired_unseen_starts_the_settle_tim
     assert leaf(fleet) != before
 
 
+async def test_a_pair_that_expired_in_service_protects_nobody_and_is_not_restored() -> None:
+    fleet = fleet_of("a")
+    await fleet.settle(SETTLE_S)
+    before = leaf(fleet)
+    await fleet.clock.advance((91 * DAY).total_seconds())
+    del fleet.api.objects[SECRET]
+    await fleet.settle()
+    assert fleet.contexts["a"].ready() is None, "it waited although nothing could be cut off"
+    assert leaf(fleet) != before
+
+
+async def test_a_confirmation_that_is_refused_is_tried_again_in_seconds() -> None:
+    fleet = fleet_of("a")
+    fleet.api.refuse = lambda method, path: 403 if (method, path) == ("PATCH", REPLICAS) else None
+    await fleet.settle()
+    assert fleet.contexts["a"].ready() is None
+    assert "cannot confirm" in (fleet.keepers["a"].notice() or "")
+    before = len(fleet.api.calls)
+    await fleet.settle(2, step_s=0.1)
+    tries = [call for call in fleet.api.calls[before:] if call[1:] == ("PATCH", REPLICAS)]
+    assert len(tries) <= 2, "in a hurry"
+    fleet.api.refuse = lambda method, path: None
+    await fleet.settle(2, step_s=1)
+    assert list(fleet.api.objects[REPLICAS]["data"]) == ["a"]
+    assert fleet.keepers["a"].notice() is None
+
+
 @pytest.mark.parametrize("text", ["", "Cg==", "!!", "c29tZXRoaW5nIGVsc2U="])
 async def test_wiped_bundles_are_repaired_in_one_look(text: str) -> None:
     fleet = fleet_of("a", "b")
