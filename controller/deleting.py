@@ -33,7 +33,8 @@ log = get_logger("controller.deleting")
 MAX_DECISIONS = 4
 """How often a 409 leads to another read and decision before the pod is put off."""
 CALL_TIMEOUT_S = 3.0
-FORBIDDEN_PAUSE_S = 300.0
+FORBIDDEN_PAUSE_S = 5.0
+"""Short: an API server that has just started forbids everything until it has read the roles."""
 
 
 class Outcome(StrEnum):
@@ -188,7 +189,6 @@ class Deleter:
         self, verb: str, pod: Pod, error: KubeError, verdict: Verdict | None = None
     ) -> Result:
         if isinstance(error, Forbidden):
-            # Asking again would change nothing until someone changes the role.
             if verb not in self._complained:
                 self._complained.add(verb)
                 log.error("role lacks a verb", verb=verb, resource="pods", error=str(error))

@@ -26,7 +26,8 @@ log = get_logger("controller.node")
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 TIMEOUT_S = 3.0
-FORBIDDEN_PAUSE_S = 300.0
+FORBIDDEN_PAUSE_S = 5.0
+"""Short: an API server that has just started forbids everything until it has read the roles."""
 
 
 class Taint(msgspec.Struct, frozen=True):

@@ -85,6 +85,7 @@ class RetiredReaper:
         self._clock = clock
         self._observed = ObservationClock()
         self._pause_s = 0.0
+        self._complaint = ""
         self._judged: dict[str, Verdict] = {}
         self._kept: dict[str, Why] = {}
 
@@ -108,8 +109,9 @@ class RetiredReaper:
             log.warning("pass cut off", loop=LOOP, seconds=self._policy.pass_s)
             result = "cut-off"
         except Forbidden as error:
-            # Asking again would change nothing until someone changes the role.
-            log.error("role lacks a verb", loop=LOOP, error=str(error))
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.error("role lacks a verb", loop=LOOP, error=self._complaint)
             self._pause_s = FORBIDDEN_PAUSE_S
             result = "failed"
         except KubeError as error:

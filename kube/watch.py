@@ -27,9 +27,11 @@ from kube.meta import KubeObject, identity_of
 T = TypeVar("T", bound=KubeObject)
 ObjectT = TypeVar("ObjectT")
 
-# Nobody answers these any sooner for being asked more often: a role, a CRD must change first.
-_LASTING = (Forbidden, Unauthorized, NotFound)
-LASTING_PAUSE_S = 30.0
+# Missing roles last, but an API server that has just started also refuses, until it has read them.
+_REFUSED = (Forbidden, Unauthorized)
+REFUSED_PAUSE_S = 2.0
+# Nobody answers this any sooner for being asked more often: a CRD must come first.
+MISSING_PAUSE_S = 30.0
 NO_UID = "it has no uid"
 RETRY_AFTER_CAP_S = 60.0
 
@@ -120,8 +122,10 @@ def must_relist(error: KubeError) -> bool:
 
 def pause_s(error: KubeError, backoff_s: float) -> float:
     """Seconds to wait after `error`, given what the backoff asks for."""
-    if isinstance(error, _LASTING):
-        return LASTING_PAUSE_S
+    if isinstance(error, _REFUSED):
+        return REFUSED_PAUSE_S
+    if isinstance(error, NotFound):
+        return MISSING_PAUSE_S
     if isinstance(error, TooManyRequests) and error.retry_after_s is not None:
         return max(backoff_s, min(error.retry_after_s, RETRY_AFTER_CAP_S))
     return backoff_s

@@ -269,9 +269,9 @@ async def test_a_role_that_may_not_list_policies_is_not_tried_all_the_time(world
     world.api.on_call = lambda verb, path: (
         status(403, "Forbidden") if path.endswith("policies") else None
     )
-    async with world.running(world.retired(hold_s=0, interval_s=15)):
-        await world.clock.advance(290)
+    async with world.running(world.retired(hold_s=0, interval_s=1)):
+        await world.clock.advance(4)
         assert passes(world, "failed") == 1
         world.api.on_call = lambda verb, path: None
-        await world.clock.advance(15)
+        await world.clock.advance(2)
         assert world.api.pod_names() == set()

@@ -146,11 +146,11 @@ async def test_a_role_that_may_not_read_nodes_proves_nothing_and_is_not_tried_al
 ) -> None:
     world.add(dead(1, containers={"engine": RUNNING}))
     world.api.on_call = lambda verb, path: status(403, "Forbidden") if "/nodes/" in path else None
-    async with world.running(world.terminal(node_check_s=10)):
-        await world.clock.advance(250)
+    async with world.running(world.terminal(node_check_s=1)):
+        await world.clock.advance(4)
         assert len([path for _, path in world.api.calls if "/nodes/" in path]) == 1
         world.api.on_call = lambda verb, path: None
-        await world.clock.advance(60)
+        await world.clock.advance(6)
         assert world.api.pod_names() == set()
 
 

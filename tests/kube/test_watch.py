@@ -164,8 +164,8 @@ def test_only_a_watch_refused_for_load_resumes_after_an_error(
         (TooManyRequests(429, retry_after_s=20), 20),
         (TooManyRequests(429, retry_after_s=1), 1.5),
         (TooManyRequests(429, retry_after_s=9999), 60),
-        (Forbidden(403), 30),
-        (Unauthorized(401), 30),
+        (Forbidden(403), 2),
+        (Unauthorized(401), 2),
         (NotFound(404), 30),
     ],
 )
