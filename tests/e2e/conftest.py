@@ -3,7 +3,7 @@
 Tests share them, so each works in namespaces of its own and leaves the processes running.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -21,6 +21,20 @@ _numbers = count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # It judges what all others did.
     items.sort(key=lambda item: item.path.name == "test_roles.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure is shown with what the processes wrote last."""
+    report = yield
+    installation = getattr(item, "funcargs", {}).get("podstamp")
+    if report.failed and isinstance(installation, Installation):
+        for process in (installation.controller, installation.webhook):
+            if process is not None:
+                report.sections.append((f"log of {process.name}", process.tail(40)))
+    return report
 
 
 @pytest.fixture(scope="session")
