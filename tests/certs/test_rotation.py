@@ -196,6 +196,7 @@ async def test_wiped_confirmations_are_not_taken_for_a_fleet_that_is_gone() -> N
         fleet.api.put(REPLICAS, {"data": {}})
         await fleet.settle(step_s=1)
         assert old_ca in cas(fleet), "dropped at once, although it may only have been wiped"
+        assert list(fleet.api.objects[REPLICAS]["data"]) == ["a"], "whoever looks confirms again"
         fleet.keepers["slow"] = slow
         await fleet.settle(3 * SETTLE_S)
     assert old_ca not in cas(fleet)
