@@ -146,19 +146,19 @@ def _build(go: Go, module: Module, target: Path) -> None:
     total = len(listed.stdout.splitlines())
     options = ["-v", "-p", str(os.cpu_count() or 1), "-trimpath", "-buildvcs=false"]
     options += ["-ldflags", " ".join(module.ldflags), "-o", f"{target}{os.sep}"]
-    build = subprocess.Popen(
+    with subprocess.Popen(
         [str(go.command), "build", *options, *module.commands.values()],
         cwd=module.folder,
         env=env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    try:
-        line = _follow(build, total, names, started)
-    finally:
-        build.kill()
-        build.wait()
+    ) as build:
+        try:
+            line = _follow(build, total, names, started)
+        except BaseException:
+            build.kill()
+            raise
     if build.returncode != 0:
         raise ControlPlaneError(f"building {names}: {line}")
     print(f"built {names} in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
