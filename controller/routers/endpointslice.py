@@ -65,7 +65,8 @@ class EndpointSlices:
         self._service = Service()
         self._slices: list[Slice] = []
         self._zones: dict[str, str] = {}
-        self._may_read_nodes = config.zones
+        self._nodes_refused = False
+        self._told_refused = False
 
     @property
     def label(self) -> str:
@@ -164,9 +165,13 @@ class EndpointSlices:
         self._slices = sorted(found, key=lambda entry: entry.metadata.name)
 
     async def _read_zones(self) -> None:
-        """Zones of nodes whose pods do not carry one; each node is read once."""
-        if not self._may_read_nodes:
+        """Zones of nodes whose pods do not carry one; each node is read once.
+
+        One refusal ends the reads of this pass; the next one asks again, as a role may be granted.
+        """
+        if not self._config.zones:
             return
+        self._nodes_refused = False
         nodes = {
             engine.node
             for engine in self._latest().addressed
@@ -177,14 +182,16 @@ class EndpointSlices:
 
     async def _read_zone(self, name: str, slots: asyncio.Semaphore) -> None:
         async with slots:
-            if not self._may_read_nodes:
+            if self._nodes_refused:
                 return
             try:
                 node = await self._client.get(paths.node(name), type=_Node)
             except NotFound:
                 return
             except Forbidden as error:
-                self._may_read_nodes = False
-                _log.warning("zones are left out: nodes cannot be read", error=error)
+                self._nodes_refused = True
+                if not self._told_refused:
+                    self._told_refused = True
+                    _log.warning("zones are left out: nodes cannot be read", error=error)
                 return
         self._zones[name] = node.metadata.labels.get(_ZONE, "")

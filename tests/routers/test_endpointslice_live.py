@@ -170,10 +170,24 @@ async def test_zones_are_read_from_nodes_once(rig: Rig) -> None:
     assert len(reads) == 1
 
 
-async def test_without_leave_to_read_nodes_zones_are_left_out(rig: Rig) -> None:
+async def test_without_leave_to_read_nodes_zones_are_left_out_until_it_is_given(rig: Rig) -> None:
     await service(rig)
-    await rig.start("p1", await rig.engine("e1"))
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node-1", "labels": {"topology.kubernetes.io/zone": "z1"}},
+    }
+    await rig.client.create(paths.nodes(), body)
+    engine = await rig.engine("e1")
+    await rig.start("p1", engine)
     fault = rig.server.faults.fail(403, path="/api/v1/nodes", times=None)
     async with rig.leading(config_of("endpointslice", **CONFIG)):
         await until_published(rig, {"p1": True})
-    assert fault.hits == 1
+        zones = {e.get("zone") for item in await slices(rig) for e in item["endpoints"]}
+        assert zones == {None}
+        rig.server.faults.remove(fault)
+        other = await rig.engine("e2", host="127.0.0.2", port=engine.port)
+        await rig.start("p2", other)
+        await until_published(rig, {"p1": True, "p2": True})
+        zones = {e.get("zone") for item in await slices(rig) for e in item["endpoints"]}
+    assert zones == {"z1"}
