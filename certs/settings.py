@@ -14,6 +14,7 @@ from certs.issue import check_name, server_names
 from kube import paths
 from kube.client import ApiClient
 from kube.errors import ConfigError, NotFound
+from kube.yamltext import load_yaml
 
 SECRET = "podstamp-webhook-cert"
 REPLICAS = "podstamp-webhook-replicas"
@@ -77,7 +78,7 @@ async def cluster_settings(
         stored = {}
     text = (stored.get("data") or {}).get(CONFIG_KEY) or ""
     try:
-        webhook = yaml.safe_load(text) or {}
+        webhook = load_yaml(text) or {}
         certs = webhook.get("certs") or {}
         given = {name: value for name, value in flags.items() if value is not None}
         return msgspec.convert({**certs, **given}, CertSettings)

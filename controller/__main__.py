@@ -27,6 +27,7 @@ from kube.console import run_command
 from kube.credentials import load_credentials
 from kube.errors import ConfigError, KubeError
 from kube.logs import configure
+from kube.yamltext import load_yaml
 from webhook import stamps
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _flags(options: argparse.Namespace) -> dict[str, Any]:
         if not equals or not key:
             raise ConfigError(f"--set {text}: write KEY=VALUE, as in terminal.dryRun=false")
         try:
-            flags[_snake(key)] = yaml.safe_load(value)
+            flags[_snake(key)] = load_yaml(value)
         except yaml.YAMLError as error:
             raise ConfigError(f"--set {text}: the value is no YAML") from error
     return flags

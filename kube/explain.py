@@ -5,6 +5,7 @@ Invariant: pure; one line with the place as it was written, the value, and what 
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -135,5 +136,8 @@ def _inner(kind: inspect.Type, value: Any, step: re.Match[str]) -> inspect.Type:
 
 
 def _show(value: Any) -> str:
-    text = repr(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = repr(value)
+    if not isinstance(value, str):
+        with suppress(TypeError, RecursionError, ValueError):
+            text = msgspec.json.encode(value).decode()
     return text if len(text) <= 60 else text[:57] + "..."

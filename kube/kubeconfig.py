@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from kube.errors import ConfigError
+from kube.yamltext import load_yaml
 
 
 class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
@@ -151,11 +152,11 @@ def _read(path: Path) -> _File:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a kubeconfig: not UTF-8 text") from error
     try:
-        content = yaml.safe_load(text)
+        content = load_yaml(text)
         return msgspec.convert({} if content is None else content, _File)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}: not YAML{where}: {getattr(error, 'problem', error)}") from error
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, TypeError) as error:
         raise ConfigError(f"{path}: not a kubeconfig: {error}") from error

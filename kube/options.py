@@ -15,6 +15,7 @@ from msgspec import inspect
 
 from kube.errors import ConfigError
 from kube.explain import explain
+from kube.yamltext import load_yaml
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ def _leaves(struct: inspect.Type, name: str = "", keys: tuple[str, ...] = ()) ->
 
 def _read_yaml(file: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(file.read_text("utf-8"), Loader=_UniqueKeyLoader)
+        content = load_yaml(file.read_text("utf-8"), _UniqueKeyLoader)
     except OSError as error:
         raise ConfigError(f"{file}: cannot read the settings: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -147,7 +148,7 @@ def _parse(text: str, leaf: _Leaf) -> Any:
 
 def _parse_yaml(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return load_yaml(text)
     except yaml.YAMLError:
         return text
 
@@ -159,3 +160,5 @@ def _convert(
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
         raise ConfigError(explain(error, content, kind, where, places)) from error
+    except TypeError as error:
+        raise ConfigError(f"{where}: a name is no text, or a value of a kind not known") from error

@@ -227,6 +227,8 @@ def test_a_flag_does_not_hide_a_section_that_is_wrong(file: Path) -> None:
         (b"- port", "settings are a mapping of names to values"),
         (b"\xff\xfe\xff", "not UTF-8 text"),
         (b"!!python/object:os.system x", "not YAML"),
+        (b"port: 2024-13-45", "not YAML: a value cannot be read (month must be in 1..12)"),
+        (b"terminal: &a {limit: *a}", "not YAML: it is nested too deeply, or an alias stands in"),
         (None, "cannot read the settings: No such file or directory"),
     ],
 )
@@ -239,6 +241,12 @@ def test_a_file_that_is_no_settings_is_one_line_with_its_path(
         load(file)
     assert str(caught.value).startswith(f"{file}: {message}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["~: 1", "terminal: {~: 1}", "terminal: !!set {a}", "[]: 1"])
+def test_a_key_or_value_of_an_odd_kind_is_refused(file: Path, text: str) -> None:
+    with pytest.raises(ConfigError):
+        load(file, text)
 
 
 def test_a_name_that_no_setting_has_is_refused() -> None:
