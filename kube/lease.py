@@ -265,13 +265,21 @@ class LeaderElector:
         if not self._leading or self._observed is None:
             return
         self._leading = False
-        lease = self._observed.lease
+        try:
+            await within(self._clock, self._call_timeout_s, self._give_up(self._observed.lease))
+        except (KubeError, TimeoutError) as error:
+            log.warning("cannot release the lease; it expires", lease=self._name, error=error)
+
+    async def _give_up(self, lease: Lease) -> None:
         now = micro_time(self._clock.now())
         spec = LeaseSpec(holder_identity="", lease_duration_seconds=1, renew_time=now)
         try:
-            await within(self._clock, self._call_timeout_s, self._patch(lease, spec))
-        except (KubeError, TimeoutError) as error:
-            log.warning("cannot release the lease; it expires", lease=self._name, error=error)
+            await self._patch(lease, spec)
+        except Conflict:
+            # The stop cut off a renewal that went through all the same, or another holds it.
+            stored = await self._read()
+            if stored is not None and stored.spec.holder_identity == self._identity:
+                await self._patch(stored, spec)
 
     async def _patch(self, lease: Lease, spec: LeaseSpec) -> Lease:
         # A merge patch keeps what others put into the lease; with a resourceVersion it is guarded.

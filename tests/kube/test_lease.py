@@ -413,6 +413,25 @@ async def test_work_that_returns_releases_the_lease_and_ends_the_run(clock: Fake
         assert leases.holder == ""
 
 
+async def test_a_stop_that_cuts_a_renewal_off_releases_the_lease(clock: FakeClock) -> None:
+    async with candidates(clock, "a") as (leases, a):
+        await clock.advance(5)
+        known = leases.version
+        leases.lose_answers = True
+        await clock.advance(2)
+        leases.lose_answers = False
+        assert leases.version > known
+        await a.stop()
+        assert leases.holder == ""
+
+
+async def test_a_release_leaves_the_lease_of_another_alone(clock: FakeClock) -> None:
+    async with candidates(clock, "a") as (leases, a):
+        leases.store({"holderIdentity": "b"})
+        await a.stop()
+        assert leases.holder == "b"
+
+
 async def test_a_release_that_fails_is_left_to_expire(clock: FakeClock) -> None:
     async with candidates(clock, "a", "b") as (leases, a, b):
         leases.cut_off.add("a")
