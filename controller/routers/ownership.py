@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from controller.routers.record import Record
 from kube.logs import get_logger
@@ -23,7 +25,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
 
     uid: str
     incarnation: str
-    at: datetime
+    at: Annotated[datetime, Meta(tz=True)]
 
 
 _decoder = msgspec.json.Decoder(dict[str, Claim])

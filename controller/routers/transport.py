@@ -64,9 +64,14 @@ class TokenFile:
         return self._value
 
     def headers(self) -> dict[str, str]:
-        """`Authorization: Bearer …`, or nothing."""
+        """`Authorization: Bearer …`, or nothing. ConfigError: no header can hold it."""
         value = self.value()
-        return {"authorization": f"Bearer {value.decode('latin-1')}"} if value else {}
+        if not value:
+            return {}
+        text = value.decode("latin-1")
+        if not (text.isascii() and text.isprintable()):
+            raise ConfigError(f"{self._path}: is no token: one line of printable ASCII is")
+        return {"authorization": f"Bearer {text}"}
 
 
 class Connector:

@@ -130,12 +130,15 @@ async def test_keys_of_others_in_the_record_stay(client: ApiClient) -> None:
     assert (await stored(client))["sequence"] == "7"
 
 
-async def test_a_record_that_cannot_be_read_claims_nothing(client: ApiClient) -> None:
+@pytest.mark.parametrize(
+    "text", ['{"half', '{"http://a": ["uid", "incarnation", "2026-01-01T00:00:00"]}', "[]"]
+)
+async def test_a_record_that_cannot_be_read_claims_nothing(client: ApiClient, text: str) -> None:
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "podstamp-router-chat", "namespace": NS},
-        "data": {"workers": '{"half'},
+        "data": {"workers": text},
     }
     await client.create(paths.configmaps(NS), body)
     assert (await owner(client)).claims == {}

@@ -83,6 +83,18 @@ def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
     assert TokenFile("").headers() == {}
 
 
+@pytest.mark.parametrize("content", [b"\xd0\xff", b"one\ntwo", b"a\x00b", "schlüssel".encode()])
+def test_what_no_header_can_hold_is_no_token_and_is_not_shown(
+    tmp_path: Path, content: bytes
+) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        TokenFile(str(file)).headers()
+    assert str(caught.value) == f"{file}: is no token: one line of printable ASCII is"
+    assert TokenFile(str(file)).value() == content
+
+
 def test_a_ca_file_that_is_none_is_the_users_mistake(tmp_path: Path) -> None:
     file = tmp_path / "ca"
     file.write_text("no certificate")
