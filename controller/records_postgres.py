@@ -162,6 +162,8 @@ def _read_dsn(path: Path) -> str:
         return path.read_text().strip()
     except OSError as error:
         raise ConfigError(f"retired.postgres.dsnFile: {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"retired.postgres.dsnFile: {path}: not UTF-8 text") from error
 
 
 def _batches(keys: Sequence[PodKey], size: int) -> Iterator[list[PodKey]]:

@@ -228,8 +228,9 @@ async def test_the_dsn_file_is_read_for_each_connection(postgres: Postgres, tmp_
         ({"dsn": "postgresql://user:pass word@[host/db"}, "no connection string"),
         ({"dsn": "host=a nonsense=b"}, "no connection string"),
         ({"dsn": "", "dsn_file": "/nonexistent/dsn"}, "/nonexistent/dsn"),
+        ({"dsn": "", "dsn_file": sys.executable}, "not UTF-8 text"),
     ],
-    ids=["broken-uri", "unknown-key", "no-file"],
+    ids=["broken-uri", "unknown-key", "no-file", "no-text"],
 )
 def test_a_wrong_dsn_is_told_at_the_start(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
