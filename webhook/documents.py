@@ -62,7 +62,8 @@ def _parse(name: str, text: str) -> list[tuple[str, Any]]:
     except yaml.MarkedYAMLError as error:
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"{name}{where}: not YAML or JSON: {error.problem}") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
+        # The last three are PyYAML's own answer to a value that its tag does not fit.
         raise ConfigError(f"{name}: not YAML or JSON: {_line(error)}") from None
     several = len(values) > 1
     return [

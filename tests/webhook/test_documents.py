@@ -83,8 +83,11 @@ def test_times_stay_text_as_they_do_for_kubectl(tmp_path: Path) -> None:
         (POD % '"\\ud800"', "JSON"),
         ("a: *nobody", "not YAML"),
         ("!!python/object:os.system {}", "not YAML"),
+        (POD % "a" + "spec: !!bool maybe", "not YAML"),
+        (POD % "a" + "spec: !!timestamp x", "not YAML"),
+        (POD % "a" + 'spec: !!int ""', "not YAML"),
     ],
-    ids=range(20),
+    ids=range(23),
 )
 def test_what_is_no_pod_is_told_in_one_line(tmp_path: Path, text: str | bytes, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
