@@ -48,9 +48,7 @@ class Connections:
         self._clock = clock
         self._transport = transport
         self._tokens = TokenSource(credentials, clock)
-        url = httpx.URL(credentials.server)
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ConfigError(f"server {credentials.server!r} is no http or https URL")
+        url = _server_url(credentials.server)
         self._is_tls = url.scheme == "https"
         self._pool = self._open(read_material(credentials))
         self._retired: list[_Generation] = []
@@ -146,6 +144,16 @@ class Connections:
         else:
             context = plain_context()
         return _Generation(material, self._transport(context))
+
+
+def _server_url(server: str) -> httpx.URL:
+    try:
+        url = httpx.URL(server)
+    except httpx.InvalidURL as error:
+        raise ConfigError(f"server {server!r} is no http or https URL: {error}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"server {server!r} is no http or https URL")
+    return url
 
 
 def explain(error: BaseException) -> str:

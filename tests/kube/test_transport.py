@@ -166,8 +166,10 @@ async def test_a_server_that_changed_its_ca_is_trusted_again_without_waiting(
         ({"client_cert_pem": "junk", "client_key_pem": "junk"}, "certificate and key cannot be"),
         ({"token_file": Path("/nowhere/token")}, "/nowhere/token: cannot read the token"),
         ({"server": "https://"}, "is no http or https URL"),
+        ({"server": "https://[::1"}, "is no http or https URL"),
+        ({"server": "https://api:port"}, "is no http or https URL"),
     ],
-    ids=["CA", "CA file", "pair", "token", "server"],
+    ids=["CA", "CA file", "pair", "token", "server", "address", "port"],
 )
 async def test_credentials_that_cannot_be_used_are_the_users_mistake(
     fields: dict[str, Any], message: str
