@@ -257,7 +257,9 @@ def refusals(stage: Stage) -> None:
         refused = stage.kubectl.run(
             "annotate", "pod", "-n", "demo", "chat-1", "--overwrite", f"{INCARNATION}=forged"
         )
-        stage.story.show(f"$ kubectl annotate pod chat-1 {INCARNATION}=forged\n{refused.err}")
+        stage.story.show(
+            f"$ kubectl annotate pod chat-1 --overwrite {INCARNATION}=forged\n{refused.err}"
+        )
         expect(refused.code == 1 and INCARNATION in refused.err, "the message names the stamp")
         expect(stage.incarnations()["chat-1"] == before, "what is stored did not change")
 
@@ -337,10 +339,12 @@ def play(stage: Stage) -> None:
 
 def keep_up(kubeconfig: Path) -> None:
     """Leaves all up until Ctrl-C or SIGTERM."""
-    kubectl = ROOT / ".venv/bin/kubectl"
     print(f"\nIt stays up until Ctrl-C. In another terminal:\n  export KUBECONFIG={kubeconfig}")
-    print(f"  {kubectl} get pods --namespace demo\n  {kubectl} podstamp plan --all", flush=True)
+    # kubectl finds its plugin on the PATH alone.
+    print(f'  export PATH="{ROOT / ".venv/bin"}:$PATH"')
+    print("  kubectl get pods --namespace demo\n  kubectl podstamp plan --all", flush=True)
     signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    print("\nstopping; the webhook serves on for some seconds, as in a cluster", flush=True)
 
 
 def main() -> int:
