@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kube.console import run_command
-from kube.errors import ConfigError
+from kube.console import ArgumentParser, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,13 +43,8 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see `{self.prog} --help`")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = ArgumentParser(
         prog="python -m webhook",
         description="Admission of pods that serve LLMs: stamps them and refuses clashing writes.",
         epilog="Every option of `serve` may also stand in the config file (camelCase) or in the "

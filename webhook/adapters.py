@@ -7,9 +7,12 @@ nothing raises, and what cannot be read becomes a warning.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+
+from webhook.stamps import adapters_digest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -48,11 +51,21 @@ class Arguments(NamedTuple):
     warnings: tuple[str, ...]
 
 
+SILENT: Final = Arguments((), frozenset(), ())
+_REMEMBERED_LENGTH: Final = 4096
+
+
 class Declared(NamedTuple):
-    """Names in the order of their declaration, without repeats, and what could not be read."""
+    """What a pod declares by annotation and arguments together."""
 
     names: tuple[str, ...]
+    """Without repeats; unusable names of the annotation are left out."""
+    digest: str | None
+    """Value of the digest annotation; None without adapters."""
+    problem: str | None
+    """What is wrong with the annotation, for a person."""
     warnings: tuple[str, ...]
+    """What could not be read of the arguments."""
 
 
 def annotated_names(text: str | None) -> list[str]:
@@ -83,24 +96,46 @@ def name_problem(names: Sequence[str], served: Collection[str]) -> str | None:
 
 
 def declared_adapters(annotation: str | None, arguments: Arguments) -> Declared:
-    """The union of both sources; unusable names of the annotation are left out."""
-    if not annotation:
-        return Declared(arguments.adapters, arguments.warnings)
-    names = dict.fromkeys(n for n in annotated_names(annotation) if 0 < len(n) <= MAX_NAME_LENGTH)
-    names |= dict.fromkeys(arguments.adapters)
-    return Declared(tuple(names), arguments.warnings)
+    """The union of both sources, and what is wrong with the annotation."""
+    if annotation is None or len(annotation) <= _REMEMBERED_LENGTH:
+        return _remembered_declaration(annotation, arguments)
+    return _declare(annotation, arguments)
+
+
+def _declare(annotation: str | None, arguments: Arguments) -> Declared:
+    annotated = annotated_names(annotation)
+    usable = (name for name in annotated if 0 < len(name) <= MAX_NAME_LENGTH)
+    names = tuple(dict.fromkeys((*usable, *arguments.adapters)))
+    return Declared(
+        names,
+        adapters_digest(names) if names else None,
+        name_problem(annotated, arguments.served),
+        arguments.warnings,
+    )
+
+
+_remembered_declaration = lru_cache(maxsize=256)(_declare)
 
 
 def read_arguments(containers: Sequence[Container]) -> Arguments:
-    """Read command and arguments of each container, which are one list to the program."""
-    names: dict[str, None] = {}
-    served: set[str] = set()
-    warnings: dict[str, None] = {}
-    for container in containers:
-        command, arguments = container.command, container.args
-        if command or arguments:
-            _read([*(command or ()), *(arguments or ())], names, served, warnings)
-    return Arguments(tuple(names), frozenset(served), tuple(warnings))
+    """What all containers say together."""
+    said = [arguments for arguments in map(_arguments_of, containers) if arguments is not SILENT]
+    if len(said) < 2:
+        return said[0] if said else SILENT
+    return Arguments(
+        tuple(dict.fromkeys(name for each in said for name in each.adapters)),
+        frozenset(name for each in said for name in each.served),
+        tuple(dict.fromkeys(text for each in said for text in each.warnings)),
+    )
+
+
+def _arguments_of(container: Container) -> Arguments:
+    command, arguments = container.command, container.args
+    if not command and not arguments:
+        return SILENT
+    # Pods of one set have the same arguments; what is huge is read anew, to bound the memory.
+    words = (command or ()) + (arguments or ())
+    return _remembered(words) if sum(map(len, words)) <= _REMEMBERED_LENGTH else _read(words)
 
 
 def shorten(text: str, limit: int = 60) -> str:
@@ -108,11 +143,11 @@ def shorten(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
-def _read(
-    arguments: Sequence[str], names: dict[str, None], served: set[str], warnings: dict[str, None]
-) -> None:
-    """Values follow their flag, up to the next one; the first may be joined to it by `=`."""
-    adapters: set[str] = set()
+def _read(arguments: tuple[str, ...]) -> Arguments:
+    """Command and arguments are one list to the program. Values follow their flag, up to the next
+    one; the first may be joined to it by `=`."""
+    names: dict[str, None] = {}
+    warnings: dict[str, None] = {}
     explicit: list[str] = []
     models: list[str] = []
     role: str | None = None
@@ -137,20 +172,21 @@ def _read(
         elif role is _SERVED:
             explicit.append(value)
         else:
-            _read_adapter(role, value, adapters, names, warnings)
-    served.update(name for name in explicit or models if "$(" not in name)
+            _read_adapter(role, value, names, warnings)
+    served = frozenset(name for name in explicit or models if "$(" not in name)
+    return Arguments(tuple(names), served, tuple(warnings))
 
 
-def _read_adapter(
-    key: str, value: str, seen: set[str], names: dict[str, None], warnings: dict[str, None]
-) -> None:
+_remembered = lru_cache(maxsize=256)(_read)
+
+
+def _read_adapter(key: str, value: str, names: dict[str, None], warnings: dict[str, None]) -> None:
     name, problem = _name_in(key, value)
-    if problem is None and name in seen:
+    if problem is None and name in names:
         problem = f"{shorten(name)} is named twice in the arguments"
     if problem is not None:
         warnings[f"adapter {problem}"] = None
     if name and len(name) <= MAX_NAME_LENGTH:
-        seen.add(name)
         names[name] = None
 
 

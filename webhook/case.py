@@ -7,7 +7,7 @@ lists of the answer (labels, annotations, warnings) and the suspicion.
 from __future__ import annotations
 
 import shlex
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
@@ -52,7 +52,7 @@ class Endpoint(Enum):
     VALIDATE = "validate"
 
 
-class Scope(Enum):
+class Scope(StrEnum):
     """What the write is to podstamp; the value is shown as the rule of an allowed review."""
 
     OUT = "out-of-scope"

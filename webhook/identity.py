@@ -51,6 +51,14 @@ def stamp_set(case: Case) -> Denial | None:
 def tell_copied_stamps(case: Case) -> Denial | None:
     """A copied manifest, a restored backup or `kubectl debug --copy-to` learns what was dropped."""
     annotations, labels = case.annotations, case.labels
+    if (
+        annotations.incarnation is None
+        and annotations.retired is None
+        and annotations.retired_at is None
+        and labels.podset is None
+        and labels.podset_index is None
+    ):
+        return None
     sent = (
         (stamps.INCARNATION, annotations.incarnation),
         (stamps.RETIRED, annotations.retired),

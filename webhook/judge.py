@@ -80,7 +80,7 @@ class Judge:
         Malformed: the object that the operation is about is missing.
         """
         if not request.is_pod or request.operation == DELETE:
-            return NOT_A_POD if not request.is_pod else Verdict(True, Scope.OUT.value)
+            return NOT_A_POD if not request.is_pod else Verdict(True, Scope.OUT)
         return self._judge(
             request, Endpoint.MUTATE, self._mutating, now_ns, random_bytes, EMPTY_VIEW
         )
@@ -105,7 +105,7 @@ class Judge:
         pod = old if operation == DELETE else request.object
         if pod is None:
             if operation == DELETE or operation not in ("CREATE", UPDATE):
-                return Verdict(True, Scope.OUT.value)
+                return Verdict(True, Scope.OUT)
             raise Malformed(request.uid, f"request.object is missing, though this is {operation}")
         case = Case(request, pod, old, endpoint, self._settings, now_ns, random_bytes, view)
         exclusion = exclusion_of(case, self._exclusions)
@@ -114,7 +114,7 @@ class Judge:
             denial = rule.apply(case)
             if denial is not None:
                 return denied(rule.name, denial, case.warnings)
-        name = exclusion.name if exclusion and scope is Scope.OUT else scope.value
+        name = exclusion.name if exclusion and scope is Scope.OUT else scope
         operations: list[Operation] = []
         if case.label_changes or case.annotation_changes:
             metadata = pod.metadata

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from webhook import stamps
-from webhook.adapters import annotated_names, name_problem
 from webhook.case import Case, Denial, Endpoint, Scope, invalid
 
 
@@ -57,8 +56,7 @@ def refuse_adapter_names(case: Case) -> Denial | None:
     text = case.annotations.adapters
     if text is None:
         return None
-    names = annotated_names(text)
-    problem = name_problem(names, case.arguments.served) if names else None
+    problem = case.declared.problem
     if problem is None:
         return None
     if text == case.old_annotations.adapters:
@@ -73,9 +71,7 @@ def refuse_adapter_names(case: Case) -> Denial | None:
 
 def stamp_adapters_digest(case: Case) -> Denial | None:
     """Derived, so a wrong one is overwritten; a pod without adapters has none."""
-    declared = case.declared
-    digest = stamps.adapters_digest(declared.names) if declared.names else None
-    case.annotate(stamps.ADAPTERS_DIGEST, case.annotations.adapters_digest, digest)
+    case.annotate(stamps.ADAPTERS_DIGEST, case.annotations.adapters_digest, case.declared.digest)
     return None
 
 

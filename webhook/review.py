@@ -84,8 +84,8 @@ class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class Container(msgspec.Struct, frozen=True, gc=False):
     """What a container runs."""
 
-    command: list[str] | None = None
-    args: list[str] | None = None
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] | None = None
 
 
 class Spec(msgspec.Struct, frozen=True, gc=False):

@@ -67,7 +67,7 @@ def test_what_is_wrong_with_a_name_is_said(
     ],
 )
 def test_adapters_of_arguments_are_read(args: list[str], names: tuple[str, ...]) -> None:
-    found = read_arguments([Container(args=args)])
+    found = read_arguments([Container(args=tuple(args))])
     assert (found.adapters, found.warnings) == (names, ())
 
 
@@ -89,26 +89,26 @@ def test_adapters_of_arguments_are_read(args: list[str], names: tuple[str, ...])
     ids=range(11),
 )
 def test_what_cannot_be_read_is_a_warning(args: list[str], says: str) -> None:
-    found = read_arguments([Container(args=args)])
+    found = read_arguments([Container(args=tuple(args))])
     assert found.adapters == ()
     assert says in found.warnings[0]
     assert len(found.warnings) == 1
 
 
 def test_an_adapter_that_arguments_name_twice_is_one_with_a_warning() -> None:
-    found = read_arguments([Container(args=["--lora-modules", "a=/x", "a=/y"])])
+    found = read_arguments([Container(args=("--lora-modules", "a=/x", "a=/y"))])
     assert found.adapters == ("a",)
     assert "named twice" in found.warnings[0]
 
 
 def test_command_and_arguments_are_one_list() -> None:
-    container = Container(command=["vllm", "serve", "--lora-modules"], args=["chat=/a"])
+    container = Container(command=("vllm", "serve", "--lora-modules"), args=("chat=/a",))
     assert read_arguments([container]).adapters == ("chat",)
 
 
 def test_flags_do_not_reach_into_the_next_container() -> None:
-    first = Container(args=["--lora-modules", "chat=/a"])
-    second = Container(args=["code=/b"])
+    first = Container(args=("--lora-modules", "chat=/a"))
+    second = Container(args=("code=/b",))
     assert read_arguments([first, second, Container()]).adapters == ("chat",)
 
 
@@ -129,11 +129,11 @@ def test_flags_do_not_reach_into_the_next_container() -> None:
     ],
 )
 def test_the_served_names_are_found(words: list[str], served: set[str]) -> None:
-    assert read_arguments([Container(command=words)]).served == served
+    assert read_arguments([Container(command=tuple(words))]).served == served
 
 
 def test_the_union_counts_and_a_name_in_both_is_no_duplicate() -> None:
-    arguments = read_arguments([Container(args=["--lora-modules", "chat=/a", "tool=/b"])])
+    arguments = read_arguments([Container(args=("--lora-modules", "chat=/a", "tool=/b"))])
     declared = declared_adapters("code, chat", arguments)
     assert sorted(declared.names) == ["chat", "code", "tool"]
     assert declared.warnings == ()
@@ -142,3 +142,12 @@ def test_the_union_counts_and_a_name_in_both_is_no_duplicate() -> None:
 def test_unusable_names_of_the_annotation_are_not_declared() -> None:
     declared = declared_adapters(f"chat,,{'x' * 254}", read_arguments([]))
     assert declared.names == ("chat",)
+
+
+def test_equal_arguments_are_read_once_unless_they_are_huge() -> None:
+    def read(path: str) -> object:
+        return read_arguments([Container(args=("--lora-modules", f"chat=/{path}"))])
+
+    assert read("a") is read("a")
+    assert read("a" * 5000) is not read("a" * 5000)
+    assert read("a" * 5000) == read("a")
