@@ -27,18 +27,13 @@ from certs.upkeep import Outcome, Upkeep
 from certs.validity import fingerprint
 from kube.client import ApiClient
 from kube.clock import Clock, SystemClock
-from kube.console import run_command
+from kube.console import ArgumentParser, run_command
 from kube.credentials import load_credentials
-from kube.errors import ConfigError, KubeError, NotFound, Unreachable
+from kube.errors import KubeError, NotFound, Unreachable
 
 Command = Callable[[argparse.Namespace, Upkeep, Clock], Awaitable[Outcome]]
 
 _LOOK_S = 1.0
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see `{self.prog} --help`")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -47,9 +42,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m certs", description=__doc__)
+    parser = ArgumentParser(prog="python -m certs", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="issue|show|rotate")
-    common = _Parser(add_help=False)
+    common = ArgumentParser(add_help=False)
     common.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: the usual order")
     common.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
     common.add_argument(
@@ -62,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", choices=("table", "json", "yaml"), default="table", help="format"
     )
 
-    writes = _Parser(add_help=False)
+    writes = ArgumentParser(add_help=False)
     writes.add_argument(
         "--cert-dir",
         type=Path,

@@ -13,7 +13,7 @@ from controller.kubectl_output import FORMATS
 from controller.kubectl_plan import run_plan, run_status
 from controller.kubectl_writes import run_adopt, run_retire
 from kube.client import ApiClient
-from kube.console import run_command
+from kube.console import ArgumentParser, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ def command(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog=PROG,
         description="See and steer what podstamp does with pods.",
         epilog=f"{PROG} COMMAND --help shows the options of a command."

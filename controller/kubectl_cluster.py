@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -133,6 +134,8 @@ async def ask_leader(
     Through --controller URL, or else through the API server's proxy to the pod of the Lease.
     """
     if url is not None:
+        if not _is_url(url):
+            raise ConfigError(f"--controller {url}: write a URL, as in http://127.0.0.1:8080")
         raw = await _get(f"{url.rstrip('/')}{route}")
     else:
         try:
@@ -152,6 +155,14 @@ async def ask_leader(
     if not answer.get("leader"):
         raise Unreachable(f"{answer.get('identity', 'it')} is not the leader")
     return answer
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 async def _get(url: str) -> bytes:

@@ -140,7 +140,10 @@ async def _targets(
     if args.pods:
         if args.all_namespaces:
             raise ConfigError("a pod's name needs one namespace: leave out -A")
-        return [(namespace, name.removeprefix("pod/")) for name in dict.fromkeys(args.pods)]
+        keys = [(namespace, name.removeprefix("pod/")) for name in dict.fromkeys(args.pods)]
+        for key in keys:
+            paths.pod(*key)  # ConfigError for what is no name, before any of them is written.
+        return keys
     path = paths.pods(None if args.all_namespaces else namespace)
     pages = client.list_pages(path, type=Pod, label_selector=args.selector or "")
     return [pod.key async for page in pages for pod in page.items]

@@ -3,6 +3,7 @@
 Invariant: a user's mistake never shows a traceback; a mistake of ours always does.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Callable
@@ -13,6 +14,13 @@ from kube.errors import ConfigError, KubeError
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """Tells a wrong use as every other mistake is told: in one line, without the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see `{self.prog} --help`")
 
 
 def run_command(main: Callable[[], int]) -> NoReturn:

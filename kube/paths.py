@@ -1,9 +1,12 @@
 """URL paths of the Kubernetes API, built from names.
 
-Invariant: pure; names are percent-encoded, so that none can leave its place in the path.
+Invariant: pure; names are percent-encoded, so that none can leave its place in the path; what no
+encoding keeps there (nothing, one dot, two dots) is a ConfigError.
 """
 
 from urllib.parse import quote
+
+from kube.errors import ConfigError
 
 _CORE = "/api/v1"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -14,13 +17,23 @@ def _path(
 ) -> str:
     parts = [root]
     if namespace is not None:
-        parts += ["namespaces", quote(namespace, safe="")]
+        parts += ["namespaces", _segment(namespace)]
     parts.append(plural)
     if name is not None:
-        parts.append(quote(name, safe=""))
+        parts.append(_segment(name))
     if sub:
         parts.append(sub)
     return "/".join(parts)
+
+
+def _segment(name: str) -> str:
+    try:
+        encoded = quote(name, safe="")
+    except UnicodeEncodeError:
+        encoded = ""
+    if encoded in ("", ".", ".."):
+        raise ConfigError(f"{name!r} is no name of an object")
+    return encoded
 
 
 def pods(namespace: str | None = None) -> str:

@@ -1,6 +1,7 @@
 import pytest
 
 from kube import paths
+from kube.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,13 @@ from kube import paths
 )
 def test_a_path_is_where_kubernetes_has_it(path: str, expected: str) -> None:
     assert path == expected
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "\udcff"])
+def test_what_no_encoding_keeps_in_its_place_is_refused(name: str) -> None:
+    for namespace, pod in (("ns", name), (name, "a")):
+        with pytest.raises(ConfigError, match="is no name of an object"):
+            paths.pod(namespace, pod)
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", "a?b", "a#b", "a%2fb", "a b"])
