@@ -20,10 +20,11 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 
 from controller.app import Controller
 from controller.config import ControllerConfig, load_config
+from controller.term import check_usable
 from kube import paths
 from kube.client import ApiClient
 from kube.clock import SystemClock
-from kube.console import run_command
+from kube.console import ArgumentParser, run_command
 from kube.credentials import load_credentials
 from kube.errors import ConfigError, KubeError
 from kube.logs import configure
@@ -52,7 +53,9 @@ def command(arguments: Sequence[str]) -> int:
     flags = _flags(options)
 
     def load() -> ControllerConfig:
-        return load_config(config_file, os.environ, flags)
+        config = load_config(config_file, os.environ, flags)
+        check_usable(config)
+        return config
 
     config = load()
     configure(level=config.log_level, format=config.log_format)
@@ -96,7 +99,7 @@ async def _serve(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="podstamp-controller",
         description="Reaps pods that are over and keeps LLM routers equal to the engines alive.",
     )

@@ -179,6 +179,18 @@ class Term:
         )
 
 
+def check_usable(config: ControllerConfig) -> None:
+    """ConfigError for what is well written and cannot be used on this machine: a DSN, a driver that
+    is not installed, a CA file. A term that began with it would end the process."""
+    if config.retired.enabled:
+        record_source(config.retired)
+    if config.routers:
+        from controller.routers.build import check_files
+
+        for router in config.routers:
+            check_files(router)
+
+
 def retired_policy(settings: RetiredConfig) -> RetiredPolicy:
     """What the retired reaper, or a plan of it, reads of the configuration."""
     postgres = settings.source == "postgres"

@@ -91,6 +91,18 @@ def make_kind(config: RouterConfig, parts: Parts) -> Kind:
             assert_never(config)
 
 
+def check_files(config: RouterConfig) -> None:
+    """ConfigError: a CA file of this router cannot be read."""
+    engines, replicas = config.engines, replicas_config(config)
+    used = [(engines.scheme == "https", config.probe.ca_file)]
+    if replicas is not None:
+        used.append((replicas.https, replicas.ca_file))
+    if isinstance(config, WebhookUrlRouter):
+        used.append((config.url.startswith("https:"), config.ca_file))
+    for https, ca_file in used:
+        Connector(https=https, ca_file=ca_file, timeout_s=1.0)
+
+
 def replicas_config(config: RouterConfig) -> Replicas | None:
     """Where the API of the router's replicas is, for the kinds that use it."""
     match config:

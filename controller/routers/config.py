@@ -17,6 +17,9 @@ from kube.errors import ConfigError
 Name: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")]
 Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
 PortName: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+Namespace: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+AnyNamespace: TypeAlias = Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")]
+ObjectName: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$")]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=600)]
 HttpPath: TypeAlias = Annotated[str, Meta(pattern=r"^(/.*)?$")]
 RoutingLogic: TypeAlias = Literal[
@@ -33,7 +36,7 @@ class EngineSource(Struct, frozen=True, forbid_unknown_fields=True, rename="came
     """Which objects are engines, and how their URL is made."""
 
     source: Literal["pods", "services"] = "pods"
-    namespace: str = ""
+    namespace: AnyNamespace = ""
     selector: dict[str, str] = field(default_factory=dict)
     port: Port | PortName = 8000
     scheme: Literal["http", "https"] = "http"
@@ -70,7 +73,7 @@ class Guard(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
 class ReplicaPods(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The pods of a router; each is addressed by its own IP, never through a Service."""
 
-    namespace: Annotated[str, Meta(min_length=1)]
+    namespace: Namespace
     selector: Annotated[dict[str, str], Meta(min_length=1)]
     port: Port | PortName
     scheme: Literal["http", "https"] = "http"
@@ -96,8 +99,8 @@ class Replicas(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
 class ConfigMapKey(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """One key of a ConfigMap that a router mounts."""
 
-    namespace: Annotated[str, Meta(min_length=1)]
-    name: Annotated[str, Meta(min_length=1)]
+    namespace: Namespace
+    name: ObjectName
     key: Annotated[str, Meta(pattern=r"^[-._a-zA-Z0-9]{1,253}$")]
 
 
@@ -107,7 +110,7 @@ class EventObject(Struct, frozen=True, forbid_unknown_fields=True, rename="camel
     api_version: str
     kind: str
     name: str
-    namespace: str = ""
+    namespace: AnyNamespace = ""
 
 
 class _Router(Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
@@ -158,8 +161,8 @@ class DynamicConfigRouter(_Router, frozen=True, tag="dynamic-config", tag_field=
 class EndpointSliceRouter(_Router, frozen=True, tag="endpointslice", tag_field="kind"):
     """EndpointSlices of a Service that has no selector."""
 
-    namespace: Annotated[str, Meta(min_length=1)]
-    service: Annotated[str, Meta(min_length=1)]
+    namespace: Namespace
+    service: ObjectName
     port_name: Annotated[str, Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
     max_endpoints: Annotated[int, Meta(ge=1, le=1000)] = 1000
     zones: bool = True

@@ -15,9 +15,11 @@ import yaml
 
 from controller.__main__ import command as controller
 from controller.kubectl import command as plugin
+from controller.term import check_usable
 from kube.console import run_command
+from kube.errors import ConfigError
 from tests.apiserver import EmbeddedCluster
-from tests.controller.running import LIVE
+from tests.controller.running import LIVE, config_of
 from tests.e2e.waiting import eventually
 from tests.launch import clean_environment, launch_controller
 
@@ -111,8 +113,8 @@ def test_a_wrong_set_is_a_usage_error(here: Here, setting: str, word: str) -> No
 
 
 def test_an_unknown_flag_and_no_command_exit_2(here: Here) -> None:
-    assert here(controller, "run", "--no-such-flag").returncode == 2
-    assert here(controller).returncode == 2
+    expect(here(controller, "run", "--no-such-flag"), 2, "--no-such-flag", "--help")
+    expect(here(controller), 2, "COMMAND")
     shown = here(controller, "run", "--help")
     assert shown.returncode == 0
     assert "--set" in shown.stdout
@@ -187,6 +189,54 @@ def test_a_loop_that_is_configured_anew_by_file_needs_no_restart_and_a_bad_file_
         assert process.stop() == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "retired: {enabled: true, source: postgres, postgres: {dsnFile: /nonexistent/dsn}}",
+            "/nonexistent/dsn",
+        ),
+        (
+            "routers: [{name: a, kind: workers, dialect: vllm, engines: {namespace: a},"
+            " replicas: {urls: ['https://a'], caFile: /nonexistent/ca}}]",
+            "/nonexistent/ca",
+        ),
+        (
+            "routers: [{name: a, kind: webhook-url, url: 'https://a', secretFile: /a,"
+            " caFile: /nonexistent/ca, engines: {namespace: a}}]",
+            "/nonexistent/ca",
+        ),
+        (
+            "routers: [{name: a, kind: endpointslice, namespace: a, service: a,"
+            " engines: {namespace: a, scheme: https}, probe: {caFile: /nonexistent/ca}}]",
+            "/nonexistent/ca",
+        ),
+    ],
+)
+def test_what_is_well_written_and_cannot_be_used_here_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check_usable(config_of(text))
+
+
+def test_a_new_file_that_cannot_be_used_here_leaves_the_old_one_in_force(
+    server: EmbeddedCluster, tmp_path: Path
+) -> None:
+    config = tmp_path / "controller.yaml"
+    config.write_text(LIVE)
+    process = launch_controller(server.kubeconfig, tmp_path, config=config)
+
+    def problem() -> str:
+        answer = httpx.get(f"{process.health_url}/status", trust_env=False).json()
+        return str(answer["configProblem"])
+
+    try:
+        postgres = "source: postgres, postgres: {dsnFile: /nonexistent/dsn}"
+        config.write_text(f"{LIVE}retired: {{enabled: true, {postgres}}}")
+        eventually(lambda: "/nonexistent/dsn" in problem(), "the problem")
+    finally:
+        assert process.stop() == 0
+
+
 def test_settings_come_from_the_environment_too(server: EmbeddedCluster, tmp_path: Path) -> None:
     config = tmp_path / "controller.yaml"
     config.write_text("terminal: {holdSeconds: 1}")
@@ -242,8 +292,12 @@ def test_the_plugin_tells_errors_in_one_line(
     expect(here(plugin, "retire", "absent", "-n", "none", *kubeconfig), 1, "none")
     nowhere = ("--controller", "http://127.0.0.1:1")
     expect(here(plugin, "routers", *nowhere, *kubeconfig), 1, "127.0.0.1:1")
-    assert here(plugin).returncode == 2
-    assert here(plugin, "plan", "-o", "xml", *kubeconfig).returncode == 2
+    expect(here(plugin), 2, "COMMAND")
+    expect(here(plugin, "plan", "-o", "xml", *kubeconfig), 2, "xml", "plan --help")
+    for url in ("http://127.0.0.1:99999", "127.0.0.1:8080", "ftp://a", "http://[::1"):
+        expect(here(plugin, "status", "--controller", url, *kubeconfig), 2, url)
+    for name in ("pod/", "..", "\udcff"):
+        expect(here(plugin, "retire", name, "-n", "default", *kubeconfig), 2, "is no name")
 
 
 @pytest.mark.parametrize("name", ["plan", "status", "retire", "adopt", "routers"])

@@ -58,6 +58,11 @@ def test_replicas_may_be_chosen_by_labels() -> None:
         pytest.param("workers", {"guard": {"maxRemovalShare": 1.5}}, "maxRemovalShare", id="share"),
         pytest.param("endpointslice", {"maxEndpoints": 1001}, "maxEndpoints", id="slice too large"),
         pytest.param("dynamic-config", {"routingLogic": "magic"}, "routingLogic", id="logic"),
+        pytest.param("workers", {"engines": {"namespace": "../x"}}, "namespace", id="namespace"),
+        pytest.param(
+            "worker-file", {"file": "", "configMap": {**CM, "name": ".."}}, "name", id="map"
+        ),
+        pytest.param("endpointslice", {"service": "a b"}, "service", id="service"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_path(
