@@ -15,12 +15,12 @@ from kube.store import Store
 from tests.webhook.builders import NOW_NS, POD_UID, RANDOM, Object, encode, review
 from tests.webhook.outcomes import Outcome, problems
 from tests.webhook.rows import FENCED_GROUP, FENCED_USER, ROWS, Neighbour, Row
-from webhook.case import EXCLUSIONS, Settings
+from webhook.case import EXCLUSIONS, Endpoint, Settings
 from webhook.conflicts import PodView
 from webhook.judge import Judge, Verdict, denied
 from webhook.neighbours import confirmed_conflict
 from webhook.review import decode_review
-from webhook.rules import RULES
+from webhook.rules import RULES, Rule
 
 SETTINGS = Settings(fenced_users=frozenset({FENCED_USER}), fenced_groups=frozenset({FENCED_GROUP}))
 HOLD = "example.org/hold"
@@ -110,6 +110,26 @@ def test_a_row_breaks_when_its_rule_is_taken_out(name: str) -> None:
     rows = [row for row in ROWS if row.rule == name]
     assert rows, f"no row is about {name}"
     assert [row.id for row in rows if not problems(row, run(row, judge))] == []
+
+
+NARROWER = [
+    pytest.param(
+        rule,
+        rule._replace(**{field: tuple(v for v in values if v is not left_out)}),
+        id=f"{rule.name}-{left_out.value}",
+    )
+    for rule in RULES
+    for field, values in (("endpoints", rule.endpoints), ("scopes", rule.scopes))
+    for left_out in values
+    # What both endpoints ask, the validating one still refuses.
+    if left_out is not Endpoint.MUTATE
+]
+
+
+@pytest.mark.parametrize(("rule", "narrower"), NARROWER)
+def test_a_row_breaks_when_a_rule_is_asked_less(rule: Rule, narrower: Rule) -> None:
+    judge = Judge(SETTINGS, [narrower if other is rule else other for other in RULES])
+    assert any(problems(row, run(row, judge)) for row in ROWS)
 
 
 def test_rows_and_rules_have_names_of_their_own() -> None:

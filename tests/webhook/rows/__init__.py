@@ -3,7 +3,7 @@
 The same rows run on the pure functions and over HTTPS through the embedded API server.
 """
 
-from tests.webhook.rows import adapters, birth, end, fences, sets, stamps
+from tests.webhook.rows import adapters, birth, bypass, end, fences, sets, stamps
 from tests.webhook.rows.row import (
     FENCED_GROUP,
     FENCED_USER,
@@ -28,5 +28,5 @@ __all__ = [
 ]
 
 ROWS: tuple[Row, ...] = tuple(
-    row for part in (birth, sets, adapters, stamps, fences, end) for row in part.ROWS
+    row for part in (birth, sets, adapters, stamps, fences, bypass, end) for row in part.ROWS
 )
