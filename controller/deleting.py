@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from controller.reports import identity
 from controller.verdict import Keep, Reap, Verdict
 from kube import paths
-from kube.errors import Conflict, Forbidden, KubeError, NotFound, TooManyRequests
+from kube.errors import Conflict, Forbidden, KubeError, NotFound, TooManyRequests, Unreachable
 from kube.logs import get_logger
 from kube.namespace import Namespace
-from kube.pod import Pod
+from kube.pod import Pod, is_terminating
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,6 +33,8 @@ log = get_logger("controller.deleting")
 MAX_DECISIONS = 4
 """How often a 409 leads to another read and decision before the pod is put off."""
 CALL_TIMEOUT_S = 3.0
+LAST_ANSWER_S = 1.0
+"""How long a loop that is stopped waits for the answer to a delete that it has sent."""
 FORBIDDEN_PAUSE_S = 5.0
 """Short: an API server that has just started forbids everything until it has read the roles."""
 
@@ -138,23 +140,53 @@ class Deleter:
                 self._reports.would_reap(pod, verdict)
                 return Result(Outcome.WOULD_REAP, verdict)
             try:
-                await self._client.delete(
-                    paths.pod(*pod.key),
-                    uid=verdict.uid,
-                    resource_version=verdict.resource_version,
-                    timeout_s=CALL_TIMEOUT_S,
-                )
+                await self._delete(pod, verdict)
             except NotFound:
                 return Result(Outcome.GONE, verdict)
             except Conflict:
                 log.info("pod changed before its delete", **identity(pod))
                 continue
             except KubeError as error:
-                return self._failed("delete", pod, error, verdict)
+                if not isinstance(error, Unreachable) or not await self._is_over_with(pod):
+                    return self._failed("delete", pod, error, verdict)
             self._complained.clear()
             self._reports.reaped(pod, verdict)
             return Result(Outcome.DELETED, verdict)
         return Result(Outcome.CONFLICT, verdict)
+
+    async def _delete(self, pod: Pod, verdict: Reap) -> None:
+        """Send it; whoever is cancelled meanwhile still hears its answer, for a short time: what
+        was sent cannot be called back, and a pod that is gone is told."""
+        sent = asyncio.ensure_future(
+            self._client.delete(
+                paths.pod(*pod.key),
+                uid=verdict.uid,
+                resource_version=verdict.resource_version,
+                timeout_s=CALL_TIMEOUT_S,
+            )
+        )
+        try:
+            await asyncio.shield(sent)
+        except asyncio.CancelledError:
+            done, _ = await asyncio.wait({sent}, timeout=LAST_ANSWER_S)
+            if done and sent.exception() is None:
+                self._reports.reaped(pod, verdict)
+                self._metrics.outcome(
+                    self.loop, verdict.shape, Outcome.DELETED, dry_run=self.dry_run
+                )
+            raise
+        finally:
+            sent.cancel()
+
+    async def _is_over_with(self, pod: Pod) -> bool:
+        """Whether a delete without an answer went through, as far as one read can tell."""
+        try:
+            now = await self._client.get(paths.pod(*pod.key), type=Pod, timeout_s=CALL_TIMEOUT_S)
+        except NotFound:
+            return True
+        except KubeError:
+            return False
+        return now.metadata.uid != pod.metadata.uid or is_terminating(now)
 
     async def _read(self, seen: Pod) -> tuple[Pod | None, Namespace | None]:
         """The pod and its namespace, side by side; None for what does not exist."""

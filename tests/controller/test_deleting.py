@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
 
@@ -118,6 +120,55 @@ async def test_a_failed_delete_writes_no_event_and_is_tried_again(world: World) 
         await world.clock.advance(5)
         assert world.api.pod_names() == set()
         assert "ReapedTerminal" in world.api.reasons()
+
+
+@pytest.mark.parametrize("left", ["nothing", "a successor", "a pod that is terminating"])
+async def test_a_delete_whose_answer_was_lost_is_told_if_it_went_through(
+    world: World, left: str
+) -> None:
+    world.add(dead(1))
+
+    def lose(verb: str, path: str) -> httpx.Response | None:
+        if verb != "DELETE":
+            return None
+        del world.api.objects[path]
+        if left == "a successor":
+            world.api.put(pod("web-1", uid="successor", index="1"))
+        elif left == "a pod that is terminating":
+            world.api.put(dead(1, deleted=True, finalizers=("example.com/hold",)))
+        raise httpx.ReadError("broken off")
+
+    world.api.on_call = lose
+    async with world.running(world.terminal()):
+        pass
+    assert world.count(outcome="deleted") == 1
+    assert len(world.api.events) == 2
+
+
+async def test_a_delete_that_did_not_arrive_is_not_told(world: World) -> None:
+    world.add(dead(1))
+
+    def lose(verb: str, path: str) -> httpx.Response | None:
+        if verb == "DELETE":
+            raise httpx.ReadError("broken off")
+        return None
+
+    world.api.on_call = lose
+    async with world.running(world.terminal()):
+        pass
+    assert (world.count(outcome="deleted"), world.count(outcome="failed")) == (0, 1)
+    assert world.api.events == []
+
+
+async def test_a_loop_that_is_stopped_hears_the_answer_to_what_it_has_sent(world: World) -> None:
+    world.add(dead(1))
+    world.api.hang = lambda verb, path: verb == "DELETE"
+    async with world.running(world.terminal()):
+        await world.clock.settle()
+        assert world.api.pod_names() == {"web-1"}
+        asyncio.get_running_loop().call_later(0.05, world.api.released.set)
+    assert world.api.pod_names() == set()
+    assert world.count(outcome="deleted") == 1
 
 
 async def test_failures_are_repeated_less_and_less_often(world: World) -> None:

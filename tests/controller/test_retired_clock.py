@@ -133,7 +133,10 @@ async def test_a_pass_cut_off_in_its_look_up_clears_all_clocks(world: World) -> 
     assert passes(world, "cut-off") == 1
 
 
-async def test_a_pass_cut_off_in_its_deletes_clears_all_clocks(world: World) -> None:
+async def test_a_pass_cut_off_in_its_deletes_clears_all_clocks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.deleting.LAST_ANSWER_S", 0.0)
     world.add(retired(1), retired(2))
     reaper = world.retired(hold_s=30, interval_s=15, pass_s=45)
     world.api.hang = lambda verb, path: verb == "DELETE" and path.endswith("/run-1")

@@ -134,6 +134,7 @@ class World:
         tasks = [asyncio.ensure_future(loop.run()) for loop in loops]
         tasks.append(asyncio.ensure_future(self.recorder.run()))
         await self.clock.advance(0)
+        await self.clock.settle(1000)  # Many deletes, a few at a time, take many turns.
         try:
             yield
             for task in tasks:
