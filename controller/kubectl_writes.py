@@ -58,8 +58,10 @@ def retirement(pod: Pod, state: str) -> Write:
             f"{_name(pod)} is not managed by podstamp: adopt it first, with"
             f" kubectl podstamp adopt {pod.metadata.name} -n {pod.metadata.namespace}"
         )
-    if annotations.retired:
+    if annotations.retired and annotations.retired_at:
         return Write(None, f"already {annotations.retired}, which stays")
+    # Without the time no webhook saw the retirement, and the reaper does not believe it.
+    state = annotations.retired or state
     wanted = {stamps.IF_INCARNATION: annotations.incarnation, stamps.RETIRED: state}
     return Write({"metadata": {"uid": pod.metadata.uid, "annotations": wanted}}, state)
 

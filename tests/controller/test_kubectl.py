@@ -69,8 +69,15 @@ def test_a_retirement_is_fenced_by_incarnation_and_uid() -> None:
 
 
 def test_what_is_retired_already_is_left_as_it_is() -> None:
-    retired = as_pod(pod(annotations={stamps.RETIRED: "replaced"}))
+    since = {stamps.RETIRED_AT: "2026-01-01T00:00:00Z"}
+    retired = as_pod(pod(annotations={stamps.RETIRED: "replaced"} | since))
     assert retirement(retired, "suspended").patch is None
+
+
+def test_a_retirement_that_no_webhook_saw_is_written_again_in_its_own_word() -> None:
+    patch = retirement(as_pod(pod(annotations={stamps.RETIRED: "replaced"})), "suspended").patch
+    assert patch is not None
+    assert patch["metadata"]["annotations"][stamps.RETIRED] == "replaced"
 
 
 @pytest.mark.parametrize("document", [pod(managed=False), pod(stamp=None)], ids=["label", "stamp"])
