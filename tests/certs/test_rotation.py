@@ -2,7 +2,6 @@
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -13,7 +12,8 @@ from hypothesis import strategies as st
 from certs.secret import ROTATE
 from certs.settings import CertSettings
 from certs.validity import certificates, fingerprint, inspect
-from tests.certs.memory import REPLICAS, SECRET, Death, Killed, MemoryApi
+from tests.certs.crowd import Crowd, look
+from tests.certs.memory import REPLICAS, SECRET, Death, MemoryApi
 from tests.certs.world import (
     DAY,
     NAMES,
@@ -244,6 +244,20 @@ async def test_a_lost_secret_is_restored_from_memory_so_that_new_replicas_start_
     assert leaf(fleet) != before, "nobody holds the key of its CA any more"
 
 
+async def test_a_lost_secret_of_a_fleet_that_is_gone_is_made_anew_without_waiting() -> None:
+    fleet = fleet_of("a")
+    await fleet.settle(SETTLE_S)
+    old_cas = cas(fleet)
+    with served_without_a_break(fleet):
+        await fleet.keepers["a"].stop()
+        fleet.kill("a")
+        del fleet.api.objects[SECRET]
+        fleet.start("b")
+        await fleet.settle()
+    assert fleet.contexts["b"].ready() is None, "it waited although nobody served"
+    assert set(cas(fleet)).isdisjoint(old_cas)
+
+
 async def test_a_bundle_that_was_reset_and_repaired_unseen_starts_the_settle_time_again() -> None:
     fleet = fleet_of("a", "b")
     await fleet.settle(SETTLE_S)
@@ -330,19 +344,7 @@ async def test_whoever_dies_at_the_nth_write_is_followed_by_another(
     assert {context.fingerprint for context in fleet.contexts.values()} == {leaf(fleet)}
 
 
-async def look(fleet: Fleet, name: str) -> bool:
-    """One look of that replica; if it dies over it, another one of that name starts: True."""
-    try:
-        await fleet.keepers[name].look()
-    except Killed:
-        fleet.kill(name)
-        fleet.start(name)
-        return True
-    return False
-
-
 ACTIONS = ("look", "look", "look", "wait", "wait", "ask leaf", "ask ca", "kill", "stop")
-FROZEN_AT_MOST_S = 100.0
 
 
 @settings(
@@ -393,56 +395,16 @@ async def test_whatever_happens_no_leaf_is_served_that_an_api_server_refuses(
         assert trusted == list(stored.cas), entry
 
 
-class Crowd:
-    """Replicas that look side by side; one of them may freeze in the middle, and die later."""
-
-    def __init__(self, fleet: Fleet, random: Random) -> None:
-        self._fleet = fleet
-        self._random = random
-        self._looks: dict[str, asyncio.Task[bool]] = {}
-        self._frozen_at: dict[str, float] = {}
-
-    def busy(self, name: str) -> bool:
-        return name in self._looks
-
-    async def look(self) -> None:
-        """Some begin to look; their calls are served in any order."""
-        api, random = self._fleet.api, self._random
-        self._thaw(lambda at: self._now - at > FROZEN_AT_MOST_S or random.random() < 0.3)
-        api.hold()
-        for name in list(self._fleet.keepers):
-            if name not in self._looks and random.random() < 0.7:
-                self._looks[name] = asyncio.create_task(look(self._fleet, name))
-        if random.random() < 0.3:
-            await api.serve(random, calls=random.randrange(1, 12))
-            alive = [n for n, task in self._looks.items() if not task.done()]
-            for name in alive[:1]:
-                if name not in api.frozen:
-                    api.freeze(name)
-                    self._frozen_at[name] = self._now
-        await api.serve(random)
-        api.hold(False)
-        self._reap()
-
-    async def calm_down(self) -> None:
-        """Everybody comes to an end."""
-        self._thaw(lambda at: True)
-        await self._fleet.api.serve(self._random)
-        await asyncio.gather(*self._looks.values())
-        self._looks.clear()
-
-    @property
-    def _now(self) -> float:
-        return self._fleet.clock.monotonic()
-
-    def _thaw(self, due: Callable[[float], bool]) -> None:
-        for name, at in list(self._frozen_at.items()):
-            if due(at):
-                self._fleet.api.thaw(name)
-                del self._frozen_at[name]
-
-    def _reap(self) -> None:
-        for name, task in list(self._looks.items()):
-            if task.done():
-                task.result()
-                del self._looks[name]
+async def test_a_replica_that_freezes_is_busy_even_when_its_look_is_over() -> None:
+    """A frozen one that was asked to stop would wait for ever."""
+    fleet = fleet_of("a")
+    await fleet.settle(SETTLE_S)
+    crowd = Crowd(fleet, Random(1))
+    times_frozen = 0
+    for _ in range(100):
+        await crowd.look()
+        times_frozen += "a" in fleet.api.frozen
+        assert crowd.busy("a") or "a" not in fleet.api.frozen
+        await fleet.clock.advance(SETTLE_S)
+    assert times_frozen > 10
+    await crowd.calm_down()

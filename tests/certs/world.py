@@ -202,7 +202,8 @@ def pem(*cas: x509.Certificate) -> bytes:
 class LaggingServers:
     """API servers that see a configuration up to `lag_s` late: every version of that time counts.
 
-    After each write, and whenever asked, each replica's certificate has to hold under all of them.
+    After each write, and whenever asked, each replica's certificate has to hold under all of them
+    since somebody serves.
     """
 
     def __init__(self, fleet: Fleet, lag_s: float) -> None:
@@ -222,6 +223,9 @@ class LaggingServers:
         begin = self._fleet.clock.monotonic() - self._lag_s
         # The version that held at the beginning, and all that came since.
         first = max((i for i, (at, _) in enumerate(self._seen) if at <= begin), default=0)
+        if all(self._fleet.shown(name) is None for name in self._fleet.contexts):
+            # Every review fails by now, so whoever comes next cuts nobody off.
+            first = len(self._seen) - 1
         self._seen = self._seen[first:]
         for _, trusts in self._seen:
             assert self._fleet.untrusted(trusts) == [], when
