@@ -9,11 +9,17 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from kube.errors import ConfigError, KubeError
+from kube.errors import ConfigError, KubeError, Unauthorized, Unreachable
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+
+# What the server's or the network's own words leave open.
+_ADVICE = (
+    (Unauthorized, ": the API server does not take these credentials; renew the kubeconfig's user"),
+    (Unreachable, "; check that the API server runs and that the kubeconfig names its address"),
+)
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -44,5 +50,6 @@ def run_command(main: Callable[[], int]) -> NoReturn:
 
 
 def print_error(error: Exception) -> None:
-    """`error: …` on stderr, in one line."""
-    sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+    """`error: …` on stderr, in one line that says what to do."""
+    advice = next((text for kind, text in _ADVICE if isinstance(error, kind)), "")
+    sys.stderr.write(f"error: {' '.join(str(error).split())}{advice}\n")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kube.console import run_command
-from kube.errors import ConfigError, Forbidden, KubeError, Unreachable
+from kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable
 
 
 def raising(error: BaseException) -> Callable[[], int]:
@@ -21,12 +21,32 @@ def raising(error: BaseException) -> Callable[[], int]:
         (lambda: 0, 0, ""),
         (lambda: 1, 1, ""),
         (raising(ConfigError("a.yaml: port: no")), 2, "error: a.yaml: port: no\n"),
-        (raising(Unreachable("no\n  answer")), 1, "error: no answer\n"),
+        (
+            raising(Unreachable("no\n  answer")),
+            1,
+            "error: no answer; check that the API server runs and that the kubeconfig names its "
+            "address\n",
+        ),
+        (
+            raising(Unauthorized(401, message="Unauthorized")),
+            1,
+            "error: Unauthorized: the API server does not take these credentials; renew the "
+            "kubeconfig's user\n",
+        ),
         (raising(Forbidden(403, message="pods is forbidden")), 1, "error: pods is forbidden\n"),
         (raising(KubeError("x")), 1, "error: x\n"),
         (raising(KeyboardInterrupt()), 130, ""),
     ],
-    ids=["done", "failed", "config", "unreachable", "forbidden", "other", "interrupted"],
+    ids=[
+        "done",
+        "failed",
+        "config",
+        "unreachable",
+        "unauthorized",
+        "forbidden",
+        "other",
+        "interrupted",
+    ],
 )
 def test_a_command_ends_with_its_code_and_at_most_one_line(
     capsys: pytest.CaptureFixture[str], main: Callable[[], int], code: int, line: str
