@@ -119,6 +119,12 @@ def _struct(kind: inspect.Type, value: Any) -> inspect.StructType | None:
     return structs[0] if structs else None
 
 
+def _tags(kind: inspect.Type, key: str) -> tuple[str | int, ...]:
+    """What `key` may say to name one of several structs."""
+    structs = [t for t in _alternatives(kind) if isinstance(t, inspect.StructType)]
+    return tuple(t.tag for t in structs if t.tag is not None and t.tag_field == key)
+
+
 def _inner(kind: inspect.Type, value: Any, step: re.Match[str]) -> inspect.Type:
     """The type one step further down."""
     if step["key"] is not None:
@@ -126,7 +132,8 @@ def _inner(kind: inspect.Type, value: Any, step: re.Match[str]) -> inspect.Type:
         for field in struct.fields if struct else ():
             if field.encode_name == step["key"]:
                 return field.type
-        return inspect.AnyType()
+        tags = _tags(kind, step["key"])
+        return inspect.LiteralType(tags) if tags else inspect.AnyType()
     for option in _alternatives(kind):
         if isinstance(option, inspect.ListType | inspect.VarTupleType | inspect.SetType):
             return option.item_type

@@ -173,6 +173,10 @@ def test_the_environment_is_text_that_becomes_what_the_field_wants(
             "routers: [{kind: workers, name: a}, {kind: file, name: b, paths: c}]",
             "controller.yaml: routers[1].paths: unknown key; known here: name, path, everySeconds",
         ),
+        (
+            "routers: [{name: a, kind: nope}]",
+            "controller.yaml: routers[0].kind: 'nope' is not one of workers, file",
+        ),
         ("routers: [{kind: workers}]", "controller.yaml: routers[0].name: is missing"),
         (
             "routers: [{kind: workers, name: a, dialect: x}]",
