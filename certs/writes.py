@@ -90,10 +90,14 @@ def still_needed(
 ) -> tuple[x509.Certificate, ...]:
     """The CAs that have to be trusted now: those that are stored, the signer's first, and those
     that are published or held, not stored, and vouch for what a live replica serves.
+
+    While neither CA nor leaf is stored, all that are published: a replica may just be taking into
+    service, and have not yet confirmed, what was stored before.
     """
     current = fingerprint(stored.leaf.certificate) if stored.leaf else None
     others = [r for r in replicas or () if r.leaf != current and r.not_after > now]
-    unknown = replicas is None or any(not r.ca for r in others)
+    lost = stored.signer is None and stored.leaf is None
+    unknown = lost or replicas is None or any(not r.ca for r in others)
     served = {r.ca for r in others}
     extra = [
         ca

@@ -244,6 +244,39 @@ async def test_a_lost_secret_is_restored_from_memory_so_that_new_replicas_start_
     assert leaf(fleet) != before, "nobody holds the key of its CA any more"
 
 
+async def test_a_secret_lost_while_a_replica_takes_up_its_leaf_cuts_it_off_from_nobody() -> None:
+    """Its confirmation still names the old CA when a fresh replica fills the bundles."""
+    fleet = fleet_of("slow", "a")
+    await fleet.settle(SETTLE_S)
+    old_leaf = leaf(fleet)
+    api = fleet.api
+    with served_without_a_break(fleet):
+        ask(fleet, "ca")
+        while leaf(fleet) == old_leaf:
+            await fleet.keepers["slow"].look()
+            await fleet.keepers["a"].look()
+            await fleet.clock.advance(SETTLE_S)
+        new_leaf = leaf(fleet)
+        api.hold()
+        taking = asyncio.create_task(fleet.keepers["slow"].look())
+        await api.serve(Random(1), calls=3)
+        api.freeze("slow")
+        api.hold(False)
+        await fleet.clock.settle()
+        assert api.calls[-1] == ("slow", "GET", SECRET)
+        await fleet.keepers["a"].stop()
+        fleet.kill("a")
+        del api.objects[SECRET]
+        fresh = fleet.start("fresh")
+        while await fresh.look() == 0:
+            pass
+        api.thaw("slow")
+        await taking
+        assert fleet.contexts["slow"].fingerprint == new_leaf
+        await fleet.settle(6 * SETTLE_S)
+    assert len(cas(fleet)) == 1
+
+
 async def test_a_lost_secret_of_a_fleet_that_is_gone_is_made_anew_without_waiting() -> None:
     fleet = fleet_of("a")
     await fleet.settle(SETTLE_S)
