@@ -97,9 +97,17 @@ def name_problem(names: Sequence[str], served: Collection[str]) -> str | None:
 
 def declared_adapters(annotation: str | None, arguments: Arguments) -> Declared:
     """The union of both sources, and what is wrong with the annotation."""
-    if annotation is None or len(annotation) <= _REMEMBERED_LENGTH:
+    size = 0 if annotation is None else len(annotation)
+    if arguments is not SILENT:
+        size += sum(map(_size, arguments))
+    if size <= _REMEMBERED_LENGTH:
         return _remembered_declaration(annotation, arguments)
     return _declare(annotation, arguments)
+
+
+def _size(texts: Collection[str]) -> int:
+    """About what they cost to keep: empty ones are not free."""
+    return len(texts) + sum(map(len, texts))
 
 
 def _declare(annotation: str | None, arguments: Arguments) -> Declared:
@@ -135,7 +143,7 @@ def _arguments_of(container: Container) -> Arguments:
         return SILENT
     # Pods of one set have the same arguments; what is huge is read anew, to bound the memory.
     words = (command or ()) + (arguments or ())
-    return _remembered(words) if sum(map(len, words)) <= _REMEMBERED_LENGTH else _read(words)
+    return _remembered(words) if _size(words) <= _REMEMBERED_LENGTH else _read(words)
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from webhook.adapters import (
+    Arguments,
     annotated_names,
     declared_adapters,
     name_problem,
@@ -151,3 +152,17 @@ def test_equal_arguments_are_read_once_unless_they_are_huge() -> None:
     assert read("a") is read("a")
     assert read("a" * 5000) is not read("a" * 5000)
     assert read("a" * 5000) == read("a")
+
+
+def test_what_is_kept_of_huge_arguments_is_nothing() -> None:
+    def read(*words: str) -> Arguments:
+        return read_arguments([Container(args=words)])
+
+    assert read("one", *[""] * 5000) is not read("one", *[""] * 5000)
+    many = read("--lora-modules", *(f"x{at}=/" for at in range(2000)))
+    served = read("--served-model-name", "m" * 5000)
+    odd = read("--lora-modules", *(f"=/{at}" for at in range(500)))
+    for arguments in (many, served, odd):
+        assert declared_adapters("a", arguments) is not declared_adapters("a", arguments)
+    small = read("--lora-modules", "x=/")
+    assert declared_adapters("a", small) is declared_adapters("a", small)
