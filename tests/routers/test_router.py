@@ -263,6 +263,21 @@ async def test_at_start_nothing_is_taken_away_before_a_second_list_agrees(
         assert w.held.have == {URLS[1]}
 
 
+async def test_at_start_an_empty_list_needs_a_second_one_though_no_record_says_what_is_there(
+    httpx_mock: HTTPXMock, clock: FakeClock
+) -> None:
+    lists, held = Lists(), Held()
+    held.have = frozenset(URLS[:2])
+    lists.second = fleet(1, 2)
+    async with world(httpx_mock, clock, lists, held) as w:
+        await clock.advance(60)
+        assert w.held.history == []
+        assert w.guarded("contradicted") >= 3
+        lists.second = fleet()
+        await clock.advance(10)
+        assert w.held.have == set()
+
+
 async def test_at_start_an_empty_cluster_is_taken_for_empty_once_confirmed(
     httpx_mock: HTTPXMock, clock: FakeClock
 ) -> None:
