@@ -31,9 +31,11 @@ SETTINGS = {
     "lostSeconds": 10,
     "extraSans": ["127.0.0.1"],
 }
+# At the end nothing is on its way, and pooled idle connections never answer a goodbye.
+STOP = {"drainSeconds": 0, "stopSeconds": 0.2}
 WRITERS = 2
-PAUSE_S = 0.02
-LOOK_S = 0.01
+PAUSE_S = 0.03
+LOOK_S = 0.02
 LIMIT_S = 60.0
 # An API server that has not yet noticed that an idle connection was closed writes into it.
 NOTICED_S = 0.2
@@ -145,7 +147,7 @@ class Endurance:
         self._balancer = balancer
         self._folder = folder
         self._config = folder / "webhook.yaml"
-        self._config.write_text(yaml.safe_dump({"drainSeconds": 0, "certs": SETTINGS}))
+        self._config.write_text(yaml.safe_dump(STOP | {"certs": SETTINGS}))
         self._running: dict[str, Launched] = {}
 
     async def start(self, name: str) -> None:
