@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from controller.config import ControllerConfig
     from kube.client import ApiClient
     from kube.clock import Clock
-    from kube.errors import KubeError
     from kube.store import Change
 
 log = get_logger("controller.app")
@@ -164,9 +163,6 @@ class Controller:
         return parts
 
     async def _reflect(self, path: str, kind: Any, store: Any, selector: str) -> None:
-        def complain(error: KubeError) -> None:
-            log.warning("list or watch failed", path=path, error=str(error))
-
         reflector = Reflector(
             self._client,
             path,
@@ -175,7 +171,6 @@ class Controller:
             label_selector=selector,
             clock=self._clock,
             random=self._random,
-            on_error=complain,
         )
         await reflector.run()
 

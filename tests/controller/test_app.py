@@ -339,3 +339,17 @@ async def test_health_status_and_metrics_answer(embedded: EmbeddedCluster) -> No
                 'podstamp_reaper_candidates{loop="terminal"} 0.0',
             ):
                 assert name in metrics
+
+
+async def test_an_outage_is_told_once_for_each_watch_however_long_it_lasts(
+    embedded: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(embedded.kubeconfig_for("a")):
+        caplog.clear()
+        rule = embedded.faults.fail(503, user="a", verb="watch", times=None)
+        embedded.faults.cut_watches(clean=True)
+        await until(lambda: rule.hits >= 8)
+        embedded.faults.clear()
+    told = [record for record in caplog.records if "watch" in record.getMessage()]
+    failed = [record for record in told if "works again" not in record.getMessage()]
+    assert len(failed) == 2
