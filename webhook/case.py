@@ -287,10 +287,18 @@ class Case:
 
     def adopt_command(self) -> str:
         """The command that brings this pod under podstamp."""
-        if self.was_managed:
+        # What is stored counts: the write that gets this advice is refused.
+        stored = self.old_labels
+        left_out = stored.enabled == "false" or (
+            stored.enabled != "true" and is_owned_by_role_set(self)
+        )
+        if self.was_managed and not left_out:
             return self.kubectl("annotate", "--overwrite", f"{stamps.INCARNATION}=")
-        enabled = [f"{stamps.ENABLED}=true"] if is_role_set_pod(self) else []
-        return self.kubectl("label", *enabled, f"{stamps.MANAGED}=true")
+        changes = [f"{stamps.ENABLED}=true"] if left_out else []
+        if not self.was_managed:
+            changes.append(f"{stamps.MANAGED}=true")
+        overwrite = stored.enabled is not None or stored.managed is not None
+        return self.kubectl("label", *(["--overwrite"] if overwrite else []), *changes)
 
 
 def shown(value: str | None) -> str:
@@ -322,16 +330,19 @@ def is_opted_out(case: Case) -> bool:
     return case.labels.enabled == "false"
 
 
-def is_role_set_pod(case: Case) -> bool:
-    """An AIBrix RoleSet compares live and rendered metadata, and would recreate a stamped pod.
-    The pod is in scope only if it says so itself."""
+def is_owned_by_role_set(case: Case) -> bool:
+    """An AIBrix RoleSet compares live and rendered metadata, and would recreate a stamped pod."""
     owner = case.owner
     return (
         owner is not None
         and owner.kind == "RoleSet"
         and owner.api_version.rpartition("/")[0] == AIBRIX_GROUP
-        and case.labels.enabled != "true"
     )
+
+
+def is_role_set_pod(case: Case) -> bool:
+    """A pod of a RoleSet is in scope only if it says so itself."""
+    return case.labels.enabled != "true" and is_owned_by_role_set(case)
 
 
 class ExclusionTest(Protocol):
@@ -390,9 +401,12 @@ def scope_of(case: Case, exclusion: Exclusion | None) -> Scope:
 
 
 def _mints(case: Case) -> bool:
-    """A managed pod without an incarnation asks for one: by an empty one before mutation, which
-    is a full one afterwards."""
-    written = case.annotations.incarnation
-    if case.old_annotations.incarnation or written is None or not case.managed:
+    """A managed pod without an incarnation asks for one: by an empty one or by enabled=true, which
+    also ends an exclusion; after mutation it has one."""
+    if case.old_annotations.incarnation or not case.managed:
         return False
-    return not written or case.endpoint is Endpoint.VALIDATE
+    written = case.annotations.incarnation
+    if case.endpoint is Endpoint.VALIDATE:
+        return written is not None
+    asks = case.labels.enabled == "true" and case.old_labels.enabled != "true"
+    return asks or written == ""

@@ -106,9 +106,11 @@ def hold_stamps(case: Case) -> Denial | None:
     """What was stamped holds for the life of the pod."""
     labels, old_labels = case.labels, case.old_labels
     new, old = case.annotations, case.old_annotations
+    # A pod that was left out before it was stamped comes in by a change of this label.
+    enabled = old_labels.enabled if old.incarnation else labels.enabled
     held = (
         (stamps.MANAGED, old_labels.managed, labels.managed),
-        (stamps.ENABLED, old_labels.enabled, labels.enabled),
+        (stamps.ENABLED, enabled, labels.enabled),
         (stamps.PODSET, old_labels.podset, labels.podset),
         (stamps.PODSET_INDEX, old_labels.podset_index, labels.podset_index),
         (stamps.INCARNATION, old.incarnation or None, new.incarnation or None),
@@ -119,16 +121,11 @@ def hold_stamps(case: Case) -> Denial | None:
 
 
 def hold_ownership(case: Case) -> Denial | None:
-    """Adoption by an empty incarnation leaves the other stamps alone."""
-    if not case.was_managed:
+    """Adoption of a managed pod leaves alone what is written at CREATE only."""
+    stored, written = case.old_annotations.restore, case.annotations.restore
+    if not case.was_managed or stored == written:
         return None
-    labels, old_labels = case.labels, case.old_labels
-    held = (
-        (stamps.ENABLED, old_labels.enabled, labels.enabled),
-        (stamps.RESTORE, case.old_annotations.restore, case.annotations.restore),
-    )
-    changed = [entry for entry in held if entry[1] != entry[2]]
-    return invalid(_changed(case, changed)) if changed else None
+    return invalid(_changed(case, [(stamps.RESTORE, stored, written)]))
 
 
 def _changed(case: Case, changes: list[tuple[str, str | None, str | None]]) -> str:
@@ -168,8 +165,8 @@ def refuse_skewed_incarnation(case: Case) -> Denial | None:
 
 def tell_role_set(case: Case) -> Denial | None:
     if case.managed and not case.was_managed and is_role_set_pod(case):
+        command = case.kubectl("label", "--overwrite", f"{stamps.ENABLED}=true")
         case.warn(
-            f"{case.title} belongs to an AIBrix RoleSet and is not stamped; to have it stamped "
-            f"set {stamps.ENABLED}=true on the pod as well"
+            f"a pod of an AIBrix RoleSet is not stamped by itself; to have it done: {command}"
         )
     return None

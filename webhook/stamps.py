@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 MANAGED: Final = "podstamp.dev/managed"
 """`true` on every pod that podstamp stamps; the controller watches only this selector."""
 ENABLED: Final = "podstamp.dev/enabled"
-"""`true` on a namespace opts its pods in; `false` on a pod leaves that pod out."""
+"""`true` on a namespace opts its pods in; `false` on a pod leaves that pod out, `true` takes one
+of an AIBrix RoleSet in; held on a pod once it is stamped."""
 PODSET: Final = "podstamp.dev/podset"
 """Name of the set that owns the pod."""
 PODSET_INDEX: Final = "podstamp.dev/podset-index"

@@ -47,6 +47,7 @@ FULL = stamped(
 PLAIN = pod()
 ADOPT = {MANAGED: "true"}
 UNSTAMPED = pod(labels={MANAGED: "true"})
+OPTED_OUT = pod(labels={MANAGED: "true", ENABLED: "false"})
 RETIREMENT = {RETIRED: "suspended", RETIRED_AT: TIME}
 RETIRED_POD = changed(FULL, annotations=RETIREMENT)
 WITH_LEFTOVER = changed(stamped(), annotations={IF_INCARNATION: STORED})
@@ -118,6 +119,15 @@ CASES = (
         "adopt-out-of-retirement",
         changed(PLAIN, annotations=RETIREMENT),
         changed(PLAIN, labels={MANAGED: "true"}, annotations={INCARNATION: FRESH}),
+    ),
+    # It was left out: the change of the label is how it comes in.
+    Case("unstamped-enabled", UNSTAMPED, changed(UNSTAMPED, labels={ENABLED: "true"})),
+    Case(
+        "adopt-by-enabled",
+        OPTED_OUT,
+        changed(
+            OPTED_OUT, labels={ENABLED: "true", PODSET: "ps"}, annotations={INCARNATION: FRESH}
+        ),
     ),
     Case("unstamped-set-stamp", UNSTAMPED, changed(UNSTAMPED, labels={PODSET: "ps"}), PODSET),
     Case("unmanaged", PLAIN, changed(PLAIN, annotations={INCARNATION: FRESH, **RETIREMENT})),

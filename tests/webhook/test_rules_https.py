@@ -5,19 +5,20 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 import yaml
 
 from tests.apiserver import EmbeddedCluster
-from tests.webhook.builders import Object
+from tests.webhook.builders import Object, pod, role_set
 from tests.webhook.outcomes import Outcome, problems
 from tests.webhook.rows import FENCED_GROUP, FENCED_USER, ROWS, Neighbour, Row
 from tests.webhook.site import BYPASS, HOLD, Answer, Site, full_site, install_webhooks, pods
 from webhook.config import FencedDeleters
 from webhook.entries import delete_entry
-from webhook.stamps import ENABLED
+from webhook.stamps import ENABLED, INCARNATION, MANAGED, incarnation_time
 
 SEEN_WITHIN_S = 60.0
 DELETERS = {"users": [FENCED_USER], "groups": [FENCED_GROUP]}
@@ -104,3 +105,19 @@ def test_an_enabled_namespace_is_the_only_one_that_is_judged(site: Site) -> None
     assert outcome.stored is not None
     assert row.write is not None
     assert outcome.stored["metadata"]["annotations"] == row.write["metadata"]["annotations"]
+
+
+def test_a_pod_that_was_left_out_is_adopted_by_its_label(tmp_path: Path) -> None:
+    """Webhook and policies together, as installed; both hold the label of a stamped pod."""
+    with full_site(tmp_path, policies=True) as site:
+        namespace = site.namespace({ENABLED: "true"})
+        for stored in (pod("r1", owners=[role_set()]), pod("r2", labels={ENABLED: "false"})):
+            name = stored["metadata"]["name"]
+            path = pods(namespace, name)
+            site.must("POST", pods(namespace), stored)
+            managed = site.must("PATCH", path, {"metadata": {"labels": {MANAGED: "true"}}})
+            assert INCARNATION not in managed["metadata"].get("annotations", {})
+            adopted = site.must("PATCH", path, {"metadata": {"labels": {ENABLED: "true"}}})
+            assert incarnation_time(adopted["metadata"]["annotations"][INCARNATION])
+            dropped = site.call("PATCH", path, {"metadata": {"labels": {ENABLED: None}}})
+            assert dropped.code == 422

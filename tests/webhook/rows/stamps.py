@@ -41,6 +41,8 @@ from webhook.stamps import (
     adapters_digest,
 )
 
+UNSTAMPED_MEMBER = changed(UNSTAMPED, ownerReferences=[role_set()])
+
 ROWS: tuple[Row, ...] = (
     *(
         update(
@@ -162,7 +164,57 @@ ROWS: tuple[Row, ...] = (
         pod(owners=[role_set()]),
         rule="role-set-warning",
         set_labels={MANAGED: "true"},
-        warns=("RoleSet", f"{ENABLED}=true"),
+        warns=("RoleSet", "kubectl label pod engine -n ", f" --overwrite {ENABLED}=true"),
+    ),
+    # A pod that is managed but was left out has this way in; once stamped, the label is held.
+    *(
+        update(
+            f"adoption-by-enabled-of-{of}",
+            stored,
+            rule="stamp",
+            set_labels={ENABLED: "true"},
+            annotations={INCARNATION: FRESH},
+        )
+        for of, stored in (
+            ("a-role-set-pod", UNSTAMPED_MEMBER),
+            ("an-opted-out-pod", changed(UNSTAMPED, labels={ENABLED: "false"})),
+            ("a-plain-pod", UNSTAMPED),
+        )
+    ),
+    update(
+        "adoption-by-enabled-leaves-the-rest",
+        UNSTAMPED_MEMBER,
+        rule="immutable-ownership",
+        set_labels={ENABLED: "true"},
+        set_annotations={RESTORE: "true"},
+        code=422,
+        reason="Invalid",
+        says=(RESTORE,),
+    ),
+    update(
+        "enabled-of-an-unstamped-pod-is-not-held",
+        changed(UNSTAMPED, labels={ENABLED: "true"}),
+        set_labels={ENABLED: None},
+        untouched=True,
+    ),
+    update(
+        "fence-on-a-left-out-pod-names-the-label",
+        UNSTAMPED_MEMBER,
+        rule="fence",
+        set_annotations={IF_INCARNATION: STORED},
+        code=409,
+        reason="Conflict",
+        says=("kubectl label pod engine -n ", f" {ENABLED}=true"),
+    ),
+    update(
+        "fence-with-the-label-on-a-left-out-pod-names-the-label",
+        changed(UNSTAMPED, labels={ENABLED: "false"}),
+        rule="fence",
+        set_labels={ENABLED: "true"},
+        set_annotations={IF_INCARNATION: STORED},
+        code=409,
+        reason="Conflict",
+        says=("kubectl label pod engine -n ", f" --overwrite {ENABLED}=true"),
     ),
     update(
         "adoption-of-a-role-set-pod-that-asks",
