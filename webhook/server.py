@@ -26,8 +26,9 @@ log = get_logger(__name__)
 
 
 _BACKLOG: Final = 1024
-_TLS_S: Final = 10.0
-"""For a TLS handshake, and for a client's goodbye."""
+_HANDSHAKE_S: Final = 10.0
+_GOODBYE_S: Final = 1.0
+"""For a client's own end of TLS: an idle one may never send it, and a stop must not wait for it."""
 
 
 class Stop:
@@ -116,8 +117,8 @@ class AdmissionServer:
             sock=self._socket,
             ssl=self._context,
             backlog=_BACKLOG,
-            ssl_handshake_timeout=_TLS_S,
-            ssl_shutdown_timeout=_TLS_S,
+            ssl_handshake_timeout=_HANDSHAKE_S,
+            ssl_shutdown_timeout=_GOODBYE_S,
         )
         try:
             self._started = True
