@@ -86,6 +86,7 @@ class AdmissionApp:
         random_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
         self.draining = False
+        self._crowded = False
         self._judge = judge
         self._tally = tally
         self._view = view
@@ -145,6 +146,13 @@ class AdmissionApp:
             verdict = await self._confirmer.decide(verdict, suspicion, deadline - started)
         self._tally.review(endpoint, "CREATE", verdict, self._monotonic() - started)
         return Reply(200, JSON, answer.answer(uid, verdict))
+
+    def turn_away(self, limit: int) -> None:
+        """Count a connection above the `limit`; the first one is logged."""
+        self._tally.failed(503)
+        if not self._crowded:
+            self._crowded = True
+            log.warning("too many connections: further ones are closed at once", limit=limit)
 
     def failed(self) -> None:
         """Count an exception of ours."""

@@ -69,7 +69,7 @@ class Tally(Collector):
         latencies.sum_s += seconds
 
     def failed(self, status: int) -> None:
-        """One call that was answered by an HTTP error."""
+        """One call that was answered by an HTTP error; 503 is a connection turned away."""
         self.failures[status] = self.failures.get(status, 0) + 1
 
     def confirmed(self, result: str) -> None:
@@ -87,7 +87,9 @@ class Tally(Collector):
             reviews.add_metric(key, count)
         yield reviews
         failures = CounterMetricFamily(
-            "podstamp_admission_failures", "Calls answered by an HTTP error.", labels=("code",)
+            "podstamp_admission_failures",
+            "Calls answered by an HTTP error; 503: connections turned away.",
+            labels=("code",),
         )
         for status, count in self.failures.items():
             failures.add_metric((str(status),), count)

@@ -27,6 +27,13 @@ _JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconte
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FAILED: Final = Reply(500, TEXT, b"the webhook failed on this review; see its log\n", close=True)
 
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""Of a call's URL and headers, and of all that is not its body; an API server sends some hundred
+bytes, a proxy before it some thousand."""
+
+MAX_CONNECTIONS: Final = 1000
+"""An API server keeps a few, so this many are somebody's mistake."""
+
 
 class Timers(Protocol):
     """The part of an event loop that knows the time."""
@@ -37,7 +44,8 @@ class Timers(Protocol):
 
 class AdmissionProtocol(asyncio.Protocol):
     """One connection to `app`. `connections` holds those that are open; one that says nothing
-    for `idle_s` seconds is closed; `lost` is called when one has left."""
+    for `idle_s` seconds is closed, and one above `max_connections` is at once; `lost` is called
+    when one has left."""
 
     def __init__(
         self,
@@ -45,6 +53,7 @@ class AdmissionProtocol(asyncio.Protocol):
         connections: set[AdmissionProtocol],
         *,
         idle_s: float,
+        max_connections: int = MAX_CONNECTIONS,
         lost: Callable[[], None] = lambda: None,
         timers: Timers | None = None,
     ) -> None:
@@ -52,6 +61,7 @@ class AdmissionProtocol(asyncio.Protocol):
         self._idle_s = idle_s
         self._timers = timers or asyncio.get_running_loop()
         self._connections = connections
+        self._max_connections = max_connections
         self._lost = lost
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
@@ -69,6 +79,11 @@ class AdmissionProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # TCP and TLS transports are both
+        if len(self._connections) >= self._max_connections:
+            self._app.turn_away(self._max_connections)
+            self._closing = True
+            self.abort()
+            return
         self._connections.add(self)
         self._timer = self._timers.call_later(self._idle_s, self._check_idle)
 
@@ -109,18 +124,27 @@ class AdmissionProtocol(asyncio.Protocol):
         if self._closing and not self._busy:
             return
         self._active_at = self._timers.time()
+        self._fed += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             return
         except httptools.HttpParserError as error:
-            if not self._closing:
-                self._reply(self._app.failure(400, f"not HTTP/1.1: {error}"))
+            if not (self._refused or self._closing):
+                self._refuse(self._app.failure(400, f"not HTTP/1.1: {error}"))
+            return
+        # The parser keeps a header until it is whole, and takes headers after a chunked body too.
+        if self._fed - self._size > MAX_HEAD_BYTES and not (self._refused or self._closing):
+            self._refuse_head()
 
     # One call. These run inside the parser, so none may raise.
 
     def _start_call(self) -> None:
         self._url = b""
+        self._head_size = 0
+        self._fed = 0
+        """Bytes of this call that were given to the parser, but for those of the first read if
+        another call ended in it."""
         self._content_type = b""
         self._length = 0
         self._expects = False
@@ -133,10 +157,12 @@ class AdmissionProtocol(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         self._url += url
+        self._head_size += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # The parser has made sure of a sane Content-Length, and of Connection.
         size = len(name)
+        self._head_size += size + len(value)
         if size == 12 and name.lower() == b"content-type":
             self._content_type = value
         elif size == 14 and name.lower() == b"content-length":
@@ -145,6 +171,9 @@ class AdmissionProtocol(asyncio.Protocol):
             self._expects = value.lower() == b"100-continue"
 
     def on_headers_complete(self) -> None:
+        if self._head_size > MAX_HEAD_BYTES:
+            self._refuse_head()
+            return
         path, _, self._query = self._url.partition(b"?")
         self._path = path
         refusal = self._app.refuse(
@@ -180,6 +209,10 @@ class AdmissionProtocol(asyncio.Protocol):
             self._queue.append(lambda: self._answer(path, query, body, keep))
         else:
             self._answer(path, query, body, keep)
+
+    def _refuse_head(self) -> None:
+        text = f"a URL and headers of more than {MAX_HEAD_BYTES} bytes are not taken"
+        self._refuse(self._app.failure(431, text))
 
     def _refuse(self, refusal: Reply) -> None:
         self._refused = True

@@ -13,12 +13,18 @@ from webhook.app import JSON, MAX_BODY_BYTES, AdmissionApp, Reply
 from webhook.case import Settings
 from webhook.judge import Judge
 from webhook.metrics import Tally
-from webhook.protocol import AdmissionProtocol
+from webhook.protocol import MAX_HEAD_BYTES, AdmissionProtocol
 
 pytestmark = pytest.mark.anyio
 
 BODY = encode(review("CREATE", pod()))
 IDLE_S = 1000.0
+HUGE = b"a" * MAX_HEAD_BYTES
+HEAD_TOO_LARGE = b"431 Request Header Fields Too Large"
+CHUNKED = (
+    b"POST /mutate HTTP/1.1\r\nHost: w\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
 
 
 class Wire(asyncio.Transport):
@@ -104,13 +110,25 @@ class Clockwork:
 class Connection:
     """A client's end."""
 
-    def __init__(self, app: AdmissionApp | None = None, *, timers: Clockwork | None = None) -> None:
+    def __init__(
+        self,
+        app: AdmissionApp | None = None,
+        *,
+        timers: Clockwork | None = None,
+        limit: int = 10,
+        others: set[AdmissionProtocol] | None = None,
+    ) -> None:
         self.tally = Tally()
         self.app = app or AdmissionApp(Judge(Settings()), self.tally)
-        self.open: set[AdmissionProtocol] = set()
+        self.open: set[AdmissionProtocol] = set() if others is None else others
         self.lost = 0
         self.protocol = AdmissionProtocol(
-            self.app, self.open, idle_s=IDLE_S, lost=self._lost, timers=timers
+            self.app,
+            self.open,
+            idle_s=IDLE_S,
+            max_connections=limit,
+            lost=self._lost,
+            timers=timers,
         )
         self.wire = Wire()
         self.protocol.connection_made(self.wire)
@@ -194,8 +212,26 @@ async def test_calls_that_arrive_together_are_answered_in_order() -> None:
         (b"\x16\x03\x01\x02\x00", b"400 Bad Request"),
         (call(headers=(b"Connection: upgrade", b"Upgrade: h2c")), b"400 Bad Request"),
         (call(headers=(b"Content-Length: 5",)), b"400 Bad Request"),
+        (call(headers=(b"x: " + HUGE,)), HEAD_TOO_LARGE),
+        (call(headers=(b"x: " + HUGE[::2], b"y: " + HUGE[::2])), HEAD_TOO_LARGE),
+        (call(headers=(HUGE + b": x",)), HEAD_TOO_LARGE),
+        (call(target=b"/mutate?" + HUGE), HEAD_TOO_LARGE),
     ],
-    ids=["path", "method", "type", "size", "review", "http", "tls", "upgrade", "two-lengths"],
+    ids=[
+        "path",
+        "method",
+        "type",
+        "size",
+        "review",
+        "http",
+        "tls",
+        "upgrade",
+        "two-lengths",
+        "header",
+        "headers",
+        "header-name",
+        "url",
+    ],
 )
 async def test_what_cannot_be_a_review_is_refused_once_and_closes(
     data: bytes, status: bytes
@@ -217,6 +253,82 @@ async def test_a_chunked_body_that_grows_too_large_is_refused_on_the_way() -> No
         assert connection.send(chunk) == []
     assert connection.send(chunk) == [b"413 Request Entity Too Large"]
     assert connection.wire.closed
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"POST /",
+        b"POST /mutate HTTP/1.1\r\nx: ",
+        b"POST /mutate HTTP/1.1\r\n",
+        CHUNKED + b"0\r\nx: ",
+    ],
+    ids=["url", "value", "name", "trailer"],
+)
+async def test_a_head_that_does_not_end_is_refused_on_the_way(start: bytes) -> None:
+    connection = Connection()
+    connection.send(call())
+    connection.send(start)
+    pieces = 0
+    while connection.wire.statuses == [b"200 OK"]:
+        connection.send(b"a" * 1024)
+        pieces += 1
+        assert pieces <= 64
+    assert pieces == 64
+    assert connection.wire.statuses == [b"200 OK", HEAD_TOO_LARGE]
+    assert connection.wire.closed
+    assert connection.tally.failures == {431: 1}
+
+
+async def test_a_large_head_is_taken_before_each_review() -> None:
+    connection = Connection()
+    data = call(headers=(b"x: " + HUGE[:-1000],))
+    for count in range(1, 4):
+        for at in range(0, len(data), 4096):
+            connection.send(data[at : at + 4096])
+        assert connection.wire.statuses == [b"200 OK"] * count
+
+
+async def test_a_large_body_is_no_head() -> None:
+    connection = Connection()
+    data = call(b" " * (4 * MAX_HEAD_BYTES) + BODY)
+    for at in range(0, len(data), 4096):
+        connection.send(data[at : at + 4096])
+    assert connection.wire.statuses == [b"200 OK"]
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [(call(headers=(b"x: " + HUGE,)), HEAD_TOO_LARGE), (b"nonsense\r\n", b"400 Bad Request")],
+    ids=["large-head", "http"],
+)
+async def test_what_is_refused_behind_a_review_that_waits_has_its_turn(
+    data: bytes, status: bytes
+) -> None:
+    app = Later()
+    connection = Connection(app)
+    connection.send(call(target=b"/validate") + data)
+    connection.send(b"nonsense")
+    assert connection.wire.writes == []
+    app.go.set()
+    await _settle()
+    assert connection.wire.statuses == [b"200 OK", status]
+
+
+async def test_connections_above_the_limit_are_closed_at_once_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first = Connection(limit=1)
+    for count in (1, 2):
+        further = Connection(first.app, limit=1, others=first.open)
+        assert further.wire.aborted
+        assert further.send(call()) == []
+        further.protocol.connection_lost(None)
+        assert first.tally.failures == {503: count}
+    assert caplog.text.count("too many connections") == 1
+    assert first.send(call()) == [b"200 OK"]
+    first.protocol.connection_lost(None)
+    assert Connection(first.app, limit=1, others=first.open).send(call()) == [b"200 OK"]
 
 
 async def test_a_client_that_waits_to_be_asked_is_asked() -> None:
