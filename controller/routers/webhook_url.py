@@ -10,6 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -24,6 +25,7 @@ from kube.errors import ConfigError
 from kube.events import ObjectReference
 
 _KEY = "sequence"
+_MAX_DIGITS = 18
 TIMESTAMP_HEADER = "podstamp-timestamp"
 SIGNATURE_HEADER = "podstamp-signature"
 
@@ -85,7 +87,8 @@ class WebhookUrl:
 
     @property
     def label(self) -> str:
-        return self._config.url
+        """The URL as people and logs may see it: without a password."""
+        return _shown(self._config.url)
 
     async def load(self) -> None:
         await self._record.load()
@@ -117,7 +120,7 @@ class WebhookUrl:
             return Difference(pending=tuple(sorted(desired.undecided)))
         if msgspec.json.encode(payload_of(desired)) == self._accepted:
             return Difference()
-        return Difference(change=(self._config.url,))
+        return Difference(change=(self.label,))
 
     async def apply(self, desired: Desired, difference: Difference) -> None:
         engines = payload_of(desired)
@@ -148,7 +151,7 @@ class WebhookUrl:
         self._metrics.actions.labels(self._config.name, "post", outcome).inc()
         if not accepted:
             raise RefusedError(
-                f"POST {self._config.url}: HTTP {answer.status} {short(answer.body)}".rstrip()
+                f"POST {self.label}: HTTP {answer.status} {short(answer.body)}".rstrip()
             )
         self._accepted, self._accepted_at = encoded, self._clock.monotonic()
         self._numbered = None
@@ -168,5 +171,11 @@ class WebhookUrl:
         return number
 
 
+def _shown(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
 def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    """The stored number; 0 for what podstamp would not have stored, whatever its length."""
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else 0

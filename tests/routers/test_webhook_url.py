@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from controller.routers.webhook_url import SIGNATURE_HEADER, TIMESTAMP_HEADER, payload_of, sign
+from kube import paths
 from tests.apiserver import EmbeddedCluster
 from tests.routers.fleet import backend, desired
 from tests.routers.rig import Rig, config_of, rigged
@@ -117,6 +118,34 @@ async def test_each_change_is_sent_once_and_numbered_upwards(rig: Rig, secret: P
         numbers = [body["sequence"] for body in receiver.bodies]
         assert numbers == sorted(set(numbers))
         assert receiver.bodies[-1]["router"] == "chat"
+
+
+@pytest.mark.anyio
+async def test_a_stored_number_that_is_none_starts_again(rig: Rig, secret: Path) -> None:
+    record = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "podstamp-router-chat", "namespace": "podstamp-system"},
+        "data": {"sequence": "9" * 5000},
+    }
+    await rig.client.create(paths.configmaps("podstamp-system"), record)
+    engine = await rig.engine("e1")
+    await rig.start("p1", engine)
+    async with running(Receiver(b"hush")) as receiver:
+        config = config_of("webhook-url", url=receiver.url, secretFile=str(secret))
+        async with rig.leading(config):
+            await until(lambda: receiver.last == [engine.url])
+        assert receiver.bodies[0]["sequence"] == 1
+
+
+@pytest.mark.anyio
+async def test_a_password_in_the_url_is_not_shown(rig: Rig, secret: Path) -> None:
+    async with running(Receiver(b"hush")) as receiver:
+        url = receiver.url.replace("http://", "http://user:hunter2@")
+        async with rig.leading(config_of("webhook-url", url=url, secretFile=str(secret))) as loop:
+            await rig.start("p1", await rig.engine("e1"))
+            await until(lambda: bool(receiver.bodies))
+            assert "hunter2" not in str(loop.status())
 
 
 @pytest.mark.anyio
