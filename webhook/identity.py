@@ -69,7 +69,11 @@ def tell_copied_stamps(case: Case) -> Denial | None:
     changes = case.label_changes.keys() | case.annotation_changes.keys()
     keys = [key for key, value in sent if value and key in changes]
     if keys:
-        case.warn(f"stamps of another pod were dropped or made anew: {', '.join(keys)}")
+        # A second apply of it would be an update that changes what is held.
+        advice = (
+            "" if case.old_pod else "; take them out of the manifest, or its next apply is refused"
+        )
+        case.warn(f"stamps of another pod were dropped or made anew: {', '.join(keys)}{advice}")
     return None
 
 

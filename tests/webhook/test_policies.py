@@ -296,6 +296,15 @@ def test_pods_status_changes_no_stamp_of_a_managed_pod(
         _check(site.call("PATCH", path, {"metadata": {where: {key: each}}}), key)
 
 
+def test_changed_stamps_are_listed_with_commas(site: Site) -> None:
+    namespace = site.namespace()
+    _store(site, namespace, FULL)
+    change = {"metadata": {"labels": {PODSET: "x"}, "annotations": {RESTORE: "x"}}}
+    for sub, said in (("/status", f"({PODSET}, {RESTORE});"), ("", f": {PODSET}, {RESTORE};")):
+        answer = site.call("PATCH", pods(namespace, "engine", sub), change)
+        assert said in answer.body["message"]
+
+
 def test_pods_status_cannot_forge_an_adoption(site: Site) -> None:
     namespace = site.namespace()
     _store(site, namespace, PLAIN)

@@ -17,6 +17,7 @@ from tests.webhook.rows.row import (
     FRESH,
     HOLDER,
     IN_SET,
+    PAST,
     PODSET_POD,
     STAMPED_POD,
     Neighbour,
@@ -78,7 +79,18 @@ ROWS: tuple[Row, ...] = (
         write=pod(annotations={RETIRED: "suspended"}, labels={PODSET: "ps"}),
         annotations={RETIRED: ABSENT},
         labels={PODSET: ABSENT},
-        warns=(RETIRED, PODSET),
+        warns=(RETIRED, PODSET, "out of the manifest"),
+    ),
+    Row(
+        id="copy-of-all-stamps-is-told-in-one-warning",
+        rule="copied-stamps",
+        write=pod(
+            annotations={INCARNATION: STORED, RETIRED: "suspended", RETIRED_AT: PAST},
+            labels={PODSET: "ps", PODSET_INDEX: "3"},
+        ),
+        annotations={INCARNATION: FRESH, RETIRED: ABSENT, RETIRED_AT: ABSENT},
+        labels={PODSET: ABSENT, PODSET_INDEX: ABSENT},
+        warns=(f"{PODSET_INDEX}; take them out of the manifest, or its next apply is refused",),
     ),
     Row(
         id="copied-retirement-is-dropped",
