@@ -94,7 +94,7 @@ class FileCertificates:
         clock: Clock,
     ) -> None:
         """ConfigError: what is there now cannot be served."""
-        refused = serving.offer(*read_directory(folder))
+        refused = serving.take(*read_directory(folder))
         if refused is not None:
             raise ConfigError(f"{folder}: the certificate cannot be served: {refused}")
         self._folder = folder

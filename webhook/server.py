@@ -7,6 +7,7 @@ address leaves the Service, then a bounded wait for what is in flight; a second 
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import socket
 from typing import TYPE_CHECKING, Any, Final
@@ -91,6 +92,10 @@ class AdmissionServer:
         except OSError as error:
             bound.close()
             reason = (error.strerror or str(error)).lower()
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+                raise ConfigError(
+                    f"--host {host}: cannot listen there: {reason}; choose an address of this host"
+                ) from error
             raise ConfigError(
                 f"--port {port}: cannot listen on {host}: {reason}; choose another port"
             ) from error

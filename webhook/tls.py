@@ -49,24 +49,31 @@ class ServingContext:
 
         One that is out of its dates is taken only while nothing better is served.
         """
+        why = self.take(cert_pem, key_pem)
+        if why is not None:
+            self._tell(cert_pem, key_pem, why)
+        return why
+
+    def take(self, cert_pem: bytes, key_pem: bytes) -> str | None:
+        """The same, but the caller is the one who tells about a refusal."""
         if not certificates(cert_pem):
-            return self._refuse(cert_pem, key_pem, "there is no certificate in it")
+            return "there is no certificate in it"
         if b"PRIVATE KEY-----" not in key_pem:
-            return self._refuse(cert_pem, key_pem, "there is no private key in it")
+            return "there is no private key in it"
         trial = _server_context()
         try:
             with _as_file(cert_pem.rstrip() + b"\n" + key_pem) as path:
                 trial.load_cert_chain(path, password=_no_password)
             _handshake(trial)
         except (ssl.SSLError, ValueError) as error:
-            return self._refuse(cert_pem, key_pem, f"it cannot serve: {_plain(error)}")
+            return f"it cannot serve: {_plain(error)}"
         certificate = certificates(cert_pem)[0]
         bad_dates = _out_of_dates(
             certificate.not_valid_before_utc, certificate.not_valid_after_utc, self._clock.now()
         )
         if bad_dates and self.ready() is None:
-            return self._refuse(cert_pem, key_pem, bad_dates)
-        self._take(trial, certificate)
+            return bad_dates
+        self._serve(trial, certificate)
         return None
 
     def ready(self) -> str | None:
@@ -86,7 +93,7 @@ class ServingContext:
         tls.context = self._current
         return None
 
-    def _take(self, trial: ssl.SSLContext, certificate: x509.Certificate) -> None:
+    def _serve(self, trial: ssl.SSLContext, certificate: x509.Certificate) -> None:
         new = fingerprint(certificate)
         self._current = trial
         self._refused = None
@@ -99,14 +106,16 @@ class ServingContext:
             self._metrics.served(self.not_after)
         self._served.set()
 
-    def _refuse(self, cert_pem: bytes, key_pem: bytes, why: str) -> str:
+    def _tell(self, cert_pem: bytes, key_pem: bytes, why: str) -> None:
         content = hashlib.sha256(cert_pem + b"\0" + key_pem).hexdigest()
         if content != self._refused:  # a source that keeps offering it is heard once
             self._refused = content
-            log.error("bad serving certificate, the old one stays", why=why)
+            if self._current is None:
+                log.error("bad serving certificate, and there is none yet", why=why)
+            else:
+                log.error("bad serving certificate, the old one stays", why=why)
             if self._metrics is not None:
                 self._metrics.refused()
-        return why
 
 
 def _server_context() -> ssl.SSLContext:

@@ -184,8 +184,22 @@ def test_a_port_in_use_is_told(cluster: EmbeddedCluster, certs: Path) -> None:
             )
 
 
-def test_certificates_that_cannot_be_served_are_told(
-    cluster: EmbeddedCluster, certs: Path, tmp_path: Path
+@pytest.mark.parametrize("host", ["nosuch.invalid", "192.0.2.1"])
+def test_a_host_that_is_not_here_is_told(cluster: EmbeddedCluster, certs: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match=f"--host {host}: .*choose an address") as caught:
+        serve(
+            *("--host", host, "--kubeconfig", str(cluster.kubeconfig)),
+            *("--cert-dir", str(certs)),
+        )
+    assert "port" not in str(caught.value)
+
+
+def test_certificates_that_cannot_be_served_are_told_once(
+    cluster: EmbeddedCluster,
+    certs: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     kubeconfig = ("--kubeconfig", str(cluster.kubeconfig))
     with pytest.raises(ConfigError, match=r"tls\.crt"):
@@ -194,6 +208,7 @@ def test_certificates_that_cannot_be_served_are_told(
     (tmp_path / "tls.key").write_bytes((certs / "tls.key").read_bytes())
     with pytest.raises(ConfigError, match="cannot be served"):
         serve(*kubeconfig, "--cert-dir", str(tmp_path))
+    assert "bad serving certificate" not in capfd.readouterr().err + caplog.text
 
 
 def test_an_api_server_that_does_not_answer_is_told(

@@ -117,6 +117,11 @@ def test_a_bad_pair_never_replaces_a_good_one(
     ]
 
 
+def test_a_bad_first_pair_is_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
+    assert serving().offer(b"", b"") == "there is no certificate in it"
+    assert "bad serving certificate, and there is none yet" in caplog.text
+
+
 def test_a_pair_out_of_its_dates_is_better_than_none_or_another_such_one() -> None:
     context = serving()
     for pair in (OURS.leaf(NOW - 91 * DAY), OURS.leaf(NOW + DAY)):
