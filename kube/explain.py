@@ -3,6 +3,7 @@
 Invariant: pure; one line with the place as it was written, the value, and what is allowed there.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -61,7 +62,7 @@ def _fault(kind: inspect.Type, value: Any, what: str) -> str:
         case inspect.IntType() | inspect.FloatType():
             limits = _range(only)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number and limits and "got" not in what:
+            if is_number and limits and "got" not in what and not math.isnan(value):
                 return f"is out of range ({limits})"
             noun = "a whole number" if isinstance(only, inspect.IntType) else "a number"
             return f"is not {noun}" + (f" ({limits})" if limits else "")
@@ -144,7 +145,8 @@ def _inner(kind: inspect.Type, value: Any, step: re.Match[str]) -> inspect.Type:
 
 def _show(value: Any) -> str:
     text = repr(value)
-    if not isinstance(value, str):
+    # JSON has no word for a float that is no finite number.
+    if not isinstance(value, str) and not (isinstance(value, float) and not math.isfinite(value)):
         with suppress(TypeError, RecursionError, ValueError):
             text = msgspec.json.encode(value).decode()
     return text if len(text) <= 60 else text[:57] + "..."

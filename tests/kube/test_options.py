@@ -147,6 +147,16 @@ def test_the_environment_is_text_that_becomes_what_the_field_wants(
         ("port: x", "controller.yaml: port: 'x' is not a whole number (0 to 65535)"),
         ("port: 1.5", "controller.yaml: port: 1.5 is not a whole number (0 to 65535)"),
         ("port: true", "controller.yaml: port: true is not a whole number (0 to 65535)"),
+        (
+            "routers: [{kind: file, name: f, path: p, everySeconds: .nan}]",
+            "controller.yaml: routers[0].everySeconds: nan is not a number"
+            " (more than 0 to less than 60)",
+        ),
+        (
+            "routers: [{kind: file, name: f, path: p, everySeconds: -.inf}]",
+            "controller.yaml: routers[0].everySeconds: -inf is out of range"
+            " (more than 0 to less than 60)",
+        ),
         ("ratio: [1]", "controller.yaml: ratio: [1] is not a number"),
         ("logLevel: 3", "controller.yaml: logLevel: 3 is not text; put it in quotes"),
         ("terminal: {dryRun: 1}", "controller.yaml: terminal.dryRun: 1 is neither true nor false"),
