@@ -71,7 +71,8 @@ async def _plan(args: argparse.Namespace) -> int:
     if not args.all:
         lines = [line for line in lines if isinstance(line.verdict, Reap)]
     rows = [_plan_row(line) for line in lines]
-    print_rows(rows, PLAN_COLUMNS, output=args.output, empty="nothing to reap")
+    empty = "no managed pods" if args.all else "nothing to reap"
+    print_rows(rows, PLAN_COLUMNS, output=args.output, empty=empty)
     if problem is not None and config.retired.enabled:
         print_error(problem)
         return 1

@@ -102,6 +102,7 @@ def test_plan_without_anything_to_reap_says_so_and_exits_0(
     podstamp: Commands, there: There
 ) -> None:
     assert podstamp("plan", "-n", there.name) == "nothing to reap\n"
+    assert podstamp("plan", "--all", "-n", there.name) == "no managed pods\n"
     assert podstamp.json("plan", "-n", there.name) == []
 
 
