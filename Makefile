@@ -16,7 +16,7 @@ venv: $(STAMP) ## set up .venv from the lock file
 $(STAMP): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "make: $(PYTHON) is older than Python 3.11: call make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@echo "setting up .venv (once, about a minute)"
+	@echo "setting up .venv (once, one to two minutes)"
 	@rm -rf .venv && $(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
