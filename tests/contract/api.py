@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import msgspec
+
+POLL_S = 0.01
 
 Object = dict[str, Any]
 
@@ -126,9 +129,17 @@ def names(listed: Object) -> list[str]:
     return [item["metadata"]["name"] for item in listed["items"]]
 
 
-def until(check: Callable[[], bool], attempts: int = 400) -> None:
-    """Ask until it is so; each attempt is a request to the server, which paces the loop."""
-    for _ in range(attempts):
+def turns(timeout_s: float = 30.0) -> Iterator[None]:
+    """Turns of a wait on the server, in real time: it goes by what it was told within seconds."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        yield
+        time.sleep(POLL_S)
+
+
+def until(check: Callable[[], bool]) -> None:
+    """Ask until it is so."""
+    for _ in turns():
         if check():
             return
-    raise AssertionError("it did not become so")
+    raise AssertionError("the server never came to it")

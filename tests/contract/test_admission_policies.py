@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.contract.api import Api, Object, ok, pod, refused
+from tests.contract.api import Api, Object, ok, pod, refused, turns
 from tests.contract.hooks import GROUP, POD_RULE, Admitted
 
 
@@ -20,7 +20,7 @@ def admitted(api: Api, namespace: str) -> Iterator[Admitted]:
 
 def denied(api: Api, path: str, body: Object, **query: str) -> httpx.Response:
     """The answer to a create once the server goes by the policy; a dry run leaves nothing."""
-    for _ in range(400):
+    for _ in turns():
         response = api.post(path, body, dryRun="All", **query)
         if response.status_code != 201:
             return response
@@ -170,7 +170,7 @@ def test_a_warning_says_which_policy_would_deny(api: Api, pods: str, admitted: A
         f"299 - \"Validation failed for ValidatingAdmissionPolicy '{name}' "
         f"with binding '{name}': no stamp\""
     )
-    for _ in range(400):
+    for _ in turns():
         response = api.post(pods, pod("web"), dryRun="All")
         ok(response, 201)
         if "warning" in response.headers:
@@ -196,7 +196,7 @@ def test_a_status_write_is_judged_by_rules_for_status(
         }
     )
     forged = {"metadata": {"labels": {"m": "2"}}}
-    for _ in range(400):
+    for _ in turns():
         response = api.patch(f"{pods}/web/status", forged, dryRun="All")
         if response.status_code != 200:
             break

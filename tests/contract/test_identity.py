@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.cluster import Cluster
-from tests.contract.api import Api, Object, ok, refused
+from tests.contract.api import Api, Object, ok, refused, turns
 from tests.kubectl import Kubectl
 
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -86,7 +86,7 @@ def test_a_token_ends_with_its_account(api: Api, namespace: str, ask: Ask) -> No
     api.create(accounts, {"metadata": {"name": "bot"}})
     token = api.create(f"{accounts}/bot/token", {"spec": {}})["status"]["token"]
     ok(api.delete(f"{accounts}/bot"))
-    for _ in range(200):
+    for _ in turns():
         if ask({"Authorization": f"Bearer {token}"}).status_code == 401:
             return
     pytest.fail("the token is still good")

@@ -43,7 +43,7 @@ def write(file: Path, text: str) -> None:
 async def poll(clock: FakeClock) -> None:
     """Let one poll pass, with the threads that read the file."""
     await clock.advance(2)
-    for _ in range(200):
+    for _ in range(10_000):
         await asyncio.sleep(0.001)
         if clock.sleepers:
             return
