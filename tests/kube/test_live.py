@@ -19,17 +19,11 @@ from kube.pod import Pod
 from kube.reflector import Reflector
 from kube.store import Store
 from tests.apiserver import EmbeddedCluster
+from tests.kube.server import until
 
 pytestmark = pytest.mark.anyio
 
 IN_TIME_S = 30.0
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Return as soon as `holds`; a failure if it never does."""
-    async with asyncio.timeout(IN_TIME_S):
-        while not holds():  # noqa: ASYNC110  (what is waited for happens in another thread)
-            await asyncio.sleep(0.005)
 
 
 class Live:
